@@ -25,7 +25,8 @@ from etagere.config import KIB, MIB, Config
 from etagere.coordination.local import sole_worker
 from etagere.engine.ledger import database_path
 from etagere.engine.records import Collection
-from etagere.model.blobs import BlobHeaders, BlobName, PutBlob
+from etagere.model.blobs import BlobName, PutBlob
+from etagere.model.common import ContentHeaders
 from etagere.model.containers import ContainerName, CreateContainer
 from etagere.model.ids import new_id
 from etagere.operations.blob.blobs import put_blob
@@ -75,7 +76,7 @@ async def _fill(harness: SqliteHarness, directory: Path) -> None:
     async with store.writer(len(DATA)) as writer:
         await writer.append(DATA)
         body = await writer.seal()
-        await engine.write(put_blob, PutBlob(BlobName(container, "a"), body, BlobHeaders(), ()))
+        await engine.write(put_blob, PutBlob(BlobName(container, "a"), body, ContentHeaders(), ()))
     await store.close()
     await engine.close()
 

@@ -10,7 +10,7 @@ import enum
 
 from etagere.model.base import Command, Part, Record
 from etagere.model.bodies import Block, Body, Chunked, ChunkUse, Content, Piece
-from etagere.model.common import Metadata, TimedResult
+from etagere.model.common import ContentHeaders, Metadata, TimedResult
 from etagere.model.conditions import NO_CONDITIONS, Conditions
 from etagere.model.containers import ContainerName
 from etagere.model.leases import NO_LEASE, Lease, LeaseAction
@@ -22,17 +22,6 @@ class BlobKind(enum.Enum):
     BLOCK = "BlockBlob"
     PAGE = "PageBlob"
     APPEND = "AppendBlob"
-
-
-class BlobHeaders(Part, frozen=True):
-    """The response headers of a download, as the client set them."""
-
-    content_type: str = "application/octet-stream"
-    content_encoding: str = ""
-    content_language: str = ""
-    content_disposition: str = ""
-    cache_control: str = ""
-    content_md5: bytes | None = None
 
 
 Tags = tuple[tuple[str, str], ...]
@@ -98,7 +87,7 @@ class Blob(Record, frozen=True):
     created: int
     stamp: int
     content: Content
-    headers: BlobHeaders = BlobHeaders()
+    headers: ContentHeaders = ContentHeaders()
     metadata: Metadata = ()
     lease: Lease = NO_LEASE
     tier: str = ""
@@ -180,7 +169,7 @@ class PutBlob(Command, frozen=True):
 
     blob: BlobName
     body: Body
-    headers: BlobHeaders = BlobHeaders()
+    headers: ContentHeaders = ContentHeaders()
     metadata: Metadata = ()
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
@@ -239,7 +228,7 @@ class RecordReads(Command, frozen=True):
 
 class SetBlobHeaders(Command, frozen=True):
     blob: BlobName
-    headers: BlobHeaders
+    headers: ContentHeaders
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
 
@@ -343,7 +332,7 @@ class PutBlockList(Command, frozen=True):
     blob: BlobName
     content_id: bytes
     blocks: tuple[ListedBlock, ...]
-    headers: BlobHeaders = BlobHeaders()
+    headers: ContentHeaders = ContentHeaders()
     metadata: Metadata = ()
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from etagere.model.base import Command, Result
+from etagere.model.base import Command, Part, Result
 
 Metadata = tuple[tuple[str, str], ...]
 """Names, with their case, and values, in the order in which they were sent."""
+
+
+class ContentHeaders(Part, frozen=True):
+    """The response headers of a download of a blob or file, as the client set them."""
+
+    content_type: str = "application/octet-stream"
+    content_encoding: str = ""
+    content_language: str = ""
+    content_disposition: str = ""
+    cache_control: str = ""
+    content_md5: bytes | None = None
 
 
 class TimedResult(Result, frozen=True):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from etagere.model.base import Command, Part, Record, Result
-from etagere.model.blobs import Blob, BlobHeaders, BlobName, BlobRef, Tags
+from etagere.model.blobs import Blob, BlobName, BlobRef, Tags
 from etagere.model.bodies import Body
-from etagere.model.common import Metadata
+from etagere.model.common import ContentHeaders, Metadata
 from etagere.model.conditions import NO_CONDITIONS, Conditions
 from etagere.model.containers import ContainerName
 
@@ -79,7 +79,7 @@ class PutCopy(Command, frozen=True):
 
     destination: Destination
     body: Body
-    headers: BlobHeaders
+    headers: ContentHeaders
     metadata: Metadata
 
 
@@ -88,7 +88,7 @@ class BeginCopy(Command, frozen=True):
 
     destination: Destination
     total: int
-    headers: BlobHeaders
+    headers: ContentHeaders
     metadata: Metadata
     process: bytes
 

@@ -11,7 +11,7 @@ from typing import Final
 from etagere.model.base import Command, Part, Record
 from etagere.model.blobs import Copied
 from etagere.model.bodies import Body, Content
-from etagere.model.common import Metadata, TimedResult
+from etagere.model.common import ContentHeaders, Metadata, TimedResult
 from etagere.model.leases import NO_LEASE, FileLeaseAction, Lease
 from etagere.model.shares import ShareName, ShareRef
 
@@ -34,17 +34,6 @@ class PosixOwner(Part, frozen=True):
     mode: int = 0o664
 
 
-class FileHeaders(Part, frozen=True):
-    """The headers that a download is sent with, as the client set them."""
-
-    content_type: str = "application/octet-stream"
-    content_encoding: str = ""
-    content_language: str = ""
-    content_disposition: str = ""
-    cache_control: str = ""
-    content_md5: bytes | None = None
-
-
 class DirectoryNode(Part, frozen=True, tag=0):
     """The part of an entry that only directories have."""
 
@@ -53,7 +42,7 @@ class FileNode(Part, frozen=True, tag=1):
     """The part of an entry that only files have."""
 
     content: Content
-    headers: FileHeaders = FileHeaders()
+    headers: ContentHeaders = ContentHeaders()
     lease: Lease = NO_LEASE
     copied: Copied | None = None
 
@@ -152,7 +141,7 @@ class CreateFile(Command, frozen=True):
     new: NewEntry
     content_id: bytes
     length: int
-    headers: FileHeaders = FileHeaders()
+    headers: ContentHeaders = ContentHeaders()
     lease_id: bytes | None = None
     body: Body | None = None
     """The first bytes, where the request has some."""
@@ -193,7 +182,7 @@ class SetEntryProperties(Command, frozen=True):
     attributes: int | None = None
     permission: int | None = None
     posix: PosixOwner | None = None
-    headers: FileHeaders | None = None
+    headers: ContentHeaders | None = None
     length: int | None = None
     child_id: bytes = b""
     """For the interval map of the file, if it has to be separated from that of a copy."""

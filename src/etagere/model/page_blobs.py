@@ -10,9 +10,9 @@ import enum
 from msgspec.structs import replace
 
 from etagere.model.base import Command, Part
-from etagere.model.blobs import Blob, BlobHeaders, BlobName, GetBlob
+from etagere.model.blobs import Blob, BlobName, GetBlob
 from etagere.model.bodies import Body
-from etagere.model.common import TimedResult
+from etagere.model.common import ContentHeaders, TimedResult
 from etagere.model.conditions import NO_CONDITIONS, Conditions
 
 
@@ -82,7 +82,7 @@ class SetPageBlobProperties(Command, frozen=True):
 
     blob: BlobName
     child_id: bytes
-    headers: BlobHeaders | None = None
+    headers: ContentHeaders | None = None
     length: int | None = None
     sequence: SequenceChange | None = None
     conditions: Conditions = NO_CONDITIONS

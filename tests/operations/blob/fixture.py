@@ -11,7 +11,6 @@ from etagere.bodies.segments import Reap, reap
 from etagere.engine.interface import Refused, T
 from etagere.model.blobs import (
     Blob,
-    BlobHeaders,
     BlobName,
     BlobResult,
     BlockListResult,
@@ -27,7 +26,7 @@ from etagere.model.blobs import (
     SnapshotBlob,
 )
 from etagere.model.bodies import Body
-from etagere.model.common import Metadata
+from etagere.model.common import ContentHeaders, Metadata
 from etagere.model.conditions import NO_CONDITIONS, Conditions
 from etagere.model.containers import Container, ContainerName, CreateContainer
 from etagere.model.ids import new_id
@@ -58,7 +57,7 @@ class BlobFixture(EngineFixture):
         *,
         container: ContainerName = BOX,
         lease_id: bytes | None = None,
-        headers: BlobHeaders = BlobHeaders(),  # noqa: B008 - frozen
+        headers: ContentHeaders = ContentHeaders(),  # noqa: B008 - frozen
         only_if_absent: bool = False,
     ) -> Blob:
         async with self.store.writer(len(data)) as writer:

@@ -20,7 +20,6 @@ from etagere.model.appends import AppendBlock, Appended, SealBlob
 from etagere.model.blobs import (
     AppendTraits,
     Blob,
-    BlobHeaders,
     BlobKind,
     BlobName,
     DeleteBlob,
@@ -31,6 +30,7 @@ from etagere.model.blobs import (
     SnapshotBlob,
 )
 from etagere.model.bodies import Body, Piece, Segment
+from etagere.model.common import ContentHeaders
 from etagere.model.conditions import Conditions
 from etagere.model.containers import CreateContainer
 from etagere.model.ids import new_id
@@ -217,7 +217,9 @@ async def test_a_sealed_blob_cannot_be_appended_to(blobs: BlobFixture) -> None:
     assert sealed.stamp > before.stamp
     assert await blobs.write(seal_blob, SealBlob(NAME)) == sealed
     assert await code_of(_append(blobs, b"more")) == "BlobIsSealed"
-    described = await blobs.write(set_blob_headers, SetBlobHeaders(NAME, BlobHeaders("text/plain")))
+    described = await blobs.write(
+        set_blob_headers, SetBlobHeaders(NAME, ContentHeaders("text/plain"))
+    )
     assert described.traits == sealed.traits
     assert await blobs.get("log") == b"end"
 

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.model.blobs import (
-    BlobHeaders,
     BlobName,
     DeleteBlob,
     GetBlob,
@@ -16,6 +15,7 @@ from etagere.model.blobs import (
     SetBlobMetadata,
     SnapshotBlob,
 )
+from etagere.model.common import ContentHeaders
 from etagere.model.conditions import Conditions
 from etagere.model.leases import Acquire, Break, Change, LeaseAction, LeaseState, Release, Renew
 from etagere.operations.blob.blobs import (
@@ -149,7 +149,7 @@ async def _commit(blobs: BlobFixture, lease_id: bytes | None) -> None:
 
 
 async def _set_headers(blobs: BlobFixture, lease_id: bytes | None) -> None:
-    command = SetBlobHeaders(NAME, BlobHeaders("text/plain"), lease_id=lease_id)
+    command = SetBlobHeaders(NAME, ContentHeaders("text/plain"), lease_id=lease_id)
     await blobs.write(set_blob_headers, command)
 
 

@@ -10,7 +10,6 @@ from etagere.bodies.contents import EXTENTS, INLINE
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import ReadTxn, Refused
 from etagere.model.blobs import (
-    BlobHeaders,
     BlobName,
     DeleteBlob,
     GetBlob,
@@ -19,6 +18,7 @@ from etagere.model.blobs import (
     SetBlobMetadata,
 )
 from etagere.model.bodies import Body
+from etagere.model.common import ContentHeaders
 from etagere.model.conditions import ANY, Conditions
 from etagere.operations.blob.blobs import (
     delete_blob,
@@ -99,7 +99,7 @@ async def test_refused_uploads_leave_nothing_behind(blobs: BlobFixture) -> None:
 async def test_headers_and_metadata(blobs: BlobFixture) -> None:
     await blobs.create()
     put = await blobs.put("blob", b"x")
-    described = BlobHeaders("text/plain", cache_control="no-store")
+    described = ContentHeaders("text/plain", cache_control="no-store")
     changed = await blobs.write(set_blob_headers, SetBlobHeaders(NAME, described))
     assert changed.stamp > put.stamp
     assert changed.created == put.created

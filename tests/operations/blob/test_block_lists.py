@@ -9,7 +9,6 @@ import pytest
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.model.blobs import (
-    BlobHeaders,
     BlobName,
     BlockSize,
     DeleteBlob,
@@ -18,6 +17,7 @@ from etagere.model.blobs import (
     SetBlobMetadata,
 )
 from etagere.model.bodies import Empty
+from etagere.model.common import ContentHeaders
 from etagere.model.conditions import ANY, Conditions
 from etagere.model.ids import new_id
 from etagere.model.leases import NO_LEASE, Acquire, Break, InfiniteLease, Renew, new_lease_id
@@ -232,7 +232,7 @@ async def test_a_list_replaces_properties_and_keeps_the_creation_time(blobs: Blo
     await blobs.write(set_blob_metadata, SetBlobMetadata(NAME, (("Old", "1"),)))
     before = (await blobs.lease("blob", Acquire(mine, None))).blob
     taken = await blobs.snapshot("blob")
-    headers = BlobHeaders("text/plain", content_md5=b"m" * 16)
+    headers = ContentHeaders("text/plain", content_md5=b"m" * 16)
     command = PutBlockList(
         NAME, new_id(), tuple(committed(B)), headers, (("New", "2"),), lease_id=mine, tier="Cool"
     )
@@ -245,7 +245,7 @@ async def test_a_list_replaces_properties_and_keeps_the_creation_time(blobs: Blo
     assert (after.tier, after.tier_changed) == ("Cool", after.stamp)
     assert await blobs.get("blob", snapshot=taken) == b"alpha beta "
     plain = await blobs.commit("blob", committed(B), lease_id=mine)
-    assert (plain.headers, plain.metadata, plain.tier) == (BlobHeaders(), (), "")
+    assert (plain.headers, plain.metadata, plain.tier) == (ContentHeaders(), (), "")
     await blobs.require_sound()
 
 

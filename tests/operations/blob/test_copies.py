@@ -15,7 +15,6 @@ from etagere.model.base import Command
 from etagere.model.blobs import (
     AppendTraits,
     Blob,
-    BlobHeaders,
     BlobKind,
     BlobName,
     CopyStatus,
@@ -30,6 +29,7 @@ from etagere.model.blobs import (
     Tags,
 )
 from etagere.model.bodies import Chunked
+from etagere.model.common import ContentHeaders
 from etagere.model.conditions import ANY, Conditions
 from etagere.model.containers import ContainerName
 from etagere.model.copies import (
@@ -99,7 +99,7 @@ def maps_held(txn: ReadTxn, _: None) -> int:
 @blob_test
 async def test_a_copy_has_the_content_and_properties_of_its_source(blobs: BlobFixture) -> None:
     await blobs.create()
-    source = await blobs.put("source", LARGE, headers=BlobHeaders("text/plain", "gzip"))
+    source = await blobs.put("source", LARGE, headers=ContentHeaders("text/plain", "gzip"))
     source = await blobs.write(set_blob_metadata, SetBlobMetadata(SOURCE, (("Key", "value"),)))
     destination = to()
     made = await copy(blobs, destination)
@@ -313,7 +313,7 @@ async def test_put_copy_of_uploaded_bytes(blobs: BlobFixture) -> None:
     async with blobs.store.writer(len(LARGE)) as writer:
         await writer.append(LARGE)
         command = PutCopy(
-            to(tags=(("a", "b"),)), await writer.seal(), BlobHeaders("text/plain"), ()
+            to(tags=(("a", "b"),)), await writer.seal(), ContentHeaders("text/plain"), ()
         )
         made = await blobs.write(copies.put_copy, command)
     assert made.copied is not None

@@ -8,7 +8,6 @@ from typing import Any
 
 from etagere.model.blobs import (
     Blob,
-    BlobHeaders,
     BlobKind,
     BlobName,
     DeleteBlob,
@@ -19,6 +18,7 @@ from etagere.model.blobs import (
     SetBlobHeaders,
 )
 from etagere.model.bodies import Body
+from etagere.model.common import ContentHeaders
 from etagere.model.conditions import Conditions
 from etagere.model.ids import new_id
 from etagere.model.leases import Acquire, new_lease_id
@@ -221,14 +221,14 @@ async def test_properties_of_page_blobs(blobs: BlobFixture) -> None:
         assert (await _set(blobs, sequence=change)).traits == PageTraits(number)
     too_large = _set(blobs, length=0, sequence=SequenceChange(SequenceAction.INCREMENT))
     assert await code_of(too_large) == "SequenceNumberIncrementTooLarge"
-    headers = BlobHeaders("text/plain", cache_control="none")
+    headers = ContentHeaders("text/plain", cache_control="none")
     described = await blobs.write(set_blob_headers, SetBlobHeaders(NAME, headers))
     assert described.traits == PageTraits(SEQUENCE_NUMBER_MAX)
     resized = await _set(blobs, length=2 * PAGE)
     assert (resized.headers, resized.traits) == (headers, described.traits)
     assert resized.content.length == 2 * PAGE
-    both = await _set(blobs, headers=BlobHeaders("a/b"), sequence=SequenceChange(update, 1))
-    assert (both.headers, both.traits) == (BlobHeaders("a/b"), PageTraits(1))
+    both = await _set(blobs, headers=ContentHeaders("a/b"), sequence=SequenceChange(update, 1))
+    assert (both.headers, both.traits) == (ContentHeaders("a/b"), PageTraits(1))
     await blobs.put("block blob", b"")
     other = _set(blobs, BlobName(BOX, "block blob"), length=0)
     assert await code_of(other) == "UnsupportedHeader"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.model.blobs import (
-    BlobHeaders,
     BlobName,
     CopyStatus,
     DeleteBlob,
@@ -12,6 +11,7 @@ from etagere.model.blobs import (
     SetBlobMetadata,
     SnapshotBlob,
 )
+from etagere.model.common import ContentHeaders
 from etagere.model.containers import DeleteContainer
 from etagere.model.copies import (
     AbortCopy,
@@ -42,7 +42,7 @@ PENDING = "PendingCopyOperation"
 
 async def begin(blobs: BlobFixture, destination: Destination | None = None) -> BegunCopy:
     command = BeginCopy(
-        destination or to(), 1000, BlobHeaders("text/plain"), (("a", "b"),), b"p" * 16
+        destination or to(), 1000, ContentHeaders("text/plain"), (("a", "b"),), b"p" * 16
     )
     return await blobs.write(pending_copies.begin_copy, command)
 
@@ -102,7 +102,7 @@ async def test_a_pending_copy_cannot_be_changed(blobs: BlobFixture) -> None:
     assert await code_of(copy(blobs, to())) == PENDING
     assert await code_of(begin(blobs)) == PENDING
     assert await code_of(blobs.stage("copy", b"a", b"block")) == PENDING
-    put = PutCopy(to(), NOTHING_SENT, BlobHeaders(), ())
+    put = PutCopy(to(), NOTHING_SENT, ContentHeaders(), ())
     assert await code_of(blobs.write(copies.put_copy, put)) == PENDING
     assert await code_of(blobs.lease("copy", Acquire(new_lease_id(), 15))) == PENDING
     assert await code_of(blobs.write(delete_blob, DeleteBlob(COPY))) == PENDING

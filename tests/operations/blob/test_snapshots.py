@@ -8,7 +8,6 @@ import pytest
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.model.blobs import (
-    BlobHeaders,
     BlobName,
     DeleteBlob,
     DeleteSnapshot,
@@ -18,6 +17,7 @@ from etagere.model.blobs import (
     SetBlobMetadata,
     SnapshotBlob,
 )
+from etagere.model.common import ContentHeaders
 from etagere.model.conditions import Conditions
 from etagere.model.containers import DeleteContainer
 from etagere.model.leases import NO_LEASE, Acquire, new_lease_id
@@ -57,7 +57,7 @@ async def _delete(
 @blob_test
 async def test_a_snapshot_has_the_content_and_properties_of_the_blob(blobs: BlobFixture) -> None:
     await blobs.create()
-    await blobs.put("blob", b"data", headers=BlobHeaders("text/plain"))
+    await blobs.put("blob", b"data", headers=ContentHeaders("text/plain"))
     await blobs.write(set_blob_metadata, SetBlobMetadata(NAME, (("Key", "value"),)))
     leased = await blobs.lease("blob", Acquire(new_lease_id(), None))
     taken = await blobs.write(snapshot_blob, SnapshotBlob(NAME))
@@ -293,10 +293,10 @@ async def test_a_blob_with_snapshots_can_change(blobs: BlobFixture) -> None:
     await blobs.create()
     await blobs.put("blob", b"data")
     taken = await blobs.snapshot("blob")
-    await blobs.write(set_blob_headers, SetBlobHeaders(NAME, BlobHeaders("text/plain")))
+    await blobs.write(set_blob_headers, SetBlobHeaders(NAME, ContentHeaders("text/plain")))
     await blobs.write(set_blob_metadata, SetBlobMetadata(NAME, (("Key", "value"),)))
     shown = (await blobs.read(get_blob, GetBlob(NAME, snapshot=taken))).blob
-    assert (shown.headers, shown.metadata) == (BlobHeaders(), ())
+    assert (shown.headers, shown.metadata) == (ContentHeaders(), ())
 
 
 @pytest.mark.usefixtures("short_chunks")

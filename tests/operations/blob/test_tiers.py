@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from etagere.clock import TICKS_PER_SECOND
 from etagere.model.blobs import (
     Blob,
-    BlobHeaders,
     BlobKind,
     BlobName,
     BlockSource,
@@ -25,6 +24,7 @@ from etagere.model.blobs import (
     SetBlobMetadata,
 )
 from etagere.model.bodies import Body
+from etagere.model.common import ContentHeaders
 from etagere.model.conditions import Conditions
 from etagere.model.ids import new_id
 from etagere.model.leases import Acquire, new_lease_id
@@ -69,7 +69,7 @@ class TierFixture:
     async def refused(self) -> set[str]:
         """Returns the error codes of all operations that read or change the blob."""
         put = PutBlob(NAME, EMPTY)
-        described = SetBlobHeaders(NAME, BlobHeaders("text/plain"))
+        described = SetBlobHeaders(NAME, ContentHeaders("text/plain"))
         named = SetBlobMetadata(NAME, (("a", "b"),))
         await self.blobs.stage("blob", b"1", b"block")
         listed = ListedBlock(BlockSource.LATEST, b"1")

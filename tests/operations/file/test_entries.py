@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from etagere.model.common import ContentHeaders
 from etagere.model.files import (
     ChangedTimes,
     CreateDirectory,
-    FileHeaders,
     FileNode,
     NewEntry,
     NewTimes,
@@ -223,7 +223,7 @@ async def test_read_only_files_are_protected(files: FileFixture) -> None:
         files.put_range("f", 0, b"x"),
         files.clear("f", 0, 1),
         files.describe("f"),
-        files.set("f", headers=FileHeaders("text/plain")),
+        files.set("f", headers=ContentHeaders("text/plain")),
         files.delete("f"),
         files.rename("other", "f", replace=True),
     ):

@@ -9,8 +9,9 @@ import pytest
 from msgspec import structs
 
 from etagere.auth.permissions import Permit, Public
-from etagere.model.blobs import BlobHeaders, BlobKind, GetBlob, GetBlockList, ListBlobs
+from etagere.model.blobs import BlobKind, GetBlob, GetBlockList, ListBlobs
 from etagere.model.blobs import DeleteSnapshots as Snapshots
+from etagere.model.common import ContentHeaders
 from etagere.model.conditions import Conditions
 from etagere.model.containers import PublicAccess
 from etagere.model.tiers import Priority
@@ -162,15 +163,15 @@ def test_headers_of_a_blob() -> None:
         "x-ms-blob-content-md5": MD5,
         "content-type": "image/png",
     }
-    expected = BlobHeaders("text/plain", "gzip", "fr", "inline", "no-store", bytes(range(16)))
+    expected = ContentHeaders("text/plain", "gzip", "fr", "inline", "no-store", bytes(range(16)))
     assert decode.blob_headers(exchange(headers)) == expected
     assert decode.blob_headers(exchange(headers), standard=True) == expected
 
 
 def test_standard_headers_describe_a_blob_only_where_the_body_is_its_content() -> None:
     request = exchange({"content-type": "image/png", "content-language": "fr"})
-    assert decode.blob_headers(request) == BlobHeaders("")
-    both = BlobHeaders("image/png", content_language="fr")
+    assert decode.blob_headers(request) == ContentHeaders("")
+    both = ContentHeaders("image/png", content_language="fr")
     assert decode.blob_headers(request, standard=True) == both
 
 

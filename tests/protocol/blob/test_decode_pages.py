@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from etagere.model.appends import AppendBlock, SealBlob
-from etagere.model.blobs import BlobHeaders, GetBlob
+from etagere.model.blobs import GetBlob
+from etagere.model.common import ContentHeaders
 from etagere.model.conditions import NO_CONDITIONS
 from etagere.model.page_blobs import (
     ClearPages,
@@ -121,7 +122,7 @@ def test_headers_are_set_together_with_the_length() -> None:
     headers = {"x-ms-blob-content-length": "0", "x-ms-blob-content-type": "a/b"}
     found = decode_pages.page_blob_properties(exchange(headers), ID)
     assert found is not None
-    assert (found.headers, found.length) == (BlobHeaders("a/b"), 0)
+    assert (found.headers, found.length) == (ContentHeaders("a/b"), 0)
 
 
 @pytest.mark.parametrize(

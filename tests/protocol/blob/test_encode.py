@@ -12,7 +12,6 @@ from etagere.model.appends import Appended
 from etagere.model.blobs import (
     AppendTraits,
     Blob,
-    BlobHeaders,
     BlobKind,
     BlobResult,
     Copied,
@@ -21,6 +20,7 @@ from etagere.model.blobs import (
     Rehydration,
 )
 from etagere.model.bodies import Chunked
+from etagere.model.common import ContentHeaders
 from etagere.model.containers import Container, ContainerResult, PublicAccess
 from etagere.model.leases import FixedLease, InfiniteLease
 from etagere.protocol.blob import encode
@@ -89,7 +89,7 @@ def test_the_last_access_is_shown_if_it_is_tracked() -> None:
 
 
 def test_headers_and_metadata_of_the_client() -> None:
-    headers = BlobHeaders("text/plain", "gzip", "fr", "inline", "no-store")
+    headers = ContentHeaders("text/plain", "gzip", "fr", "inline", "no-store")
     assert encoded(blob(headers=headers, metadata=(("Colour", "blue"),))) == PLAIN | {
         "Content-Type": "text/plain",
         "Content-Encoding": "gzip",
@@ -108,7 +108,7 @@ def test_a_token_replaces_headers() -> None:
 
 def test_md5_of_the_whole_blob() -> None:
     md5 = bytes(range(16))
-    with_md5 = blob(headers=BlobHeaders(content_md5=md5))
+    with_md5 = blob(headers=ContentHeaders(content_md5=md5))
     assert text(encode.md5_headers(with_md5, b"Content-MD5")) == {
         "Content-MD5": base64.b64encode(md5).decode()
     }

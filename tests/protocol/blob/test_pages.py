@@ -14,7 +14,6 @@ from etagere.model.blobs import (
     AppendTraits,
     Blob,
     BlobEntry,
-    BlobHeaders,
     BlobKind,
     Copied,
     CopyStatus,
@@ -23,6 +22,7 @@ from etagere.model.blobs import (
     Staging,
 )
 from etagere.model.bodies import Chunked
+from etagere.model.common import ContentHeaders
 from etagere.model.containers import Container, PublicAccess
 from etagere.model.leases import InfiniteLease
 from etagere.protocol.blob import pages
@@ -118,7 +118,7 @@ def test_prefixes_and_uncommitted_blobs() -> None:
 
 def test_headers_of_the_client() -> None:
     md5 = bytes(range(16))
-    headers = BlobHeaders("a/<b>", "gzip", "fr", "inline", "no-store", md5)
+    headers = ContentHeaders("a/<b>", "gzip", "fr", "inline", "no-store", md5)
     assert properties(blob(headers=headers))[4:11] == [
         ("Content-Type", "a/<b>"),
         ("Content-Encoding", "gzip"),
@@ -133,7 +133,7 @@ def test_headers_of_the_client() -> None:
 def test_headers_do_not_leak_into_the_next_row() -> None:
     """Rows reuse what the row before has in common with them."""
     other = blob(
-        headers=BlobHeaders("a/b", content_md5=ID),
+        headers=ContentHeaders("a/b", content_md5=ID),
         created=NOW - 10 * TICKS_PER_SECOND,
         stamp=NOW + 10 * TICKS_PER_SECOND,
     )

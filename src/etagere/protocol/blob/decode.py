@@ -10,13 +10,13 @@ from etagere.auth.request import is_text
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.blobs import (
-    BlobHeaders,
     BlobKind,
     BlobName,
     DeleteSnapshots,
     GetBlob,
     GetBlockList,
 )
+from etagere.model.common import ContentHeaders
 from etagere.model.containers import ContainerName, PublicAccess
 from etagere.protocol.rest import checksums, leases
 from etagere.protocol.rest.conditions import conditions_under, read_conditions
@@ -103,7 +103,7 @@ def blob_headers(
     standard: bool = False,
     default_type: str = "",
     md5_of_body: bool = False,
-) -> BlobHeaders:
+) -> ContentHeaders:
     """Returns the headers of the blob. If the body of the request is that of the blob, its
     `standard` headers apply to both, unless there is an `x-ms-blob-` one. `md5_of_body`: the MD5 is
     compared with the body, so it must be valid."""
@@ -116,7 +116,7 @@ def blob_headers(
             raise invalid_header(name, found)
         return default if found is None else found
 
-    return BlobHeaders(
+    return ContentHeaders(
         value("content-type", default_type),
         value("content-encoding"),
         value("content-language"),

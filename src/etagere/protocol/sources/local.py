@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 
 from etagere.bodies.store import BodyReader, Plan
-from etagere.model.blobs import Blob, BlobHeaders
+from etagere.model.blobs import Blob
+from etagere.model.common import ContentHeaders
 from etagere.model.sources import SourceBlob
 from etagere.operations.blob.blobs import OpenedBlob
 from etagere.protocol.rest import checksums
@@ -39,7 +40,7 @@ class LocalSource:
         self._reader: BodyReader | None = reader
 
     @property
-    def headers(self) -> BlobHeaders:
+    def headers(self) -> ContentHeaders:
         return self.blob.headers
 
     @property

@@ -10,8 +10,7 @@ from typing import Final
 from etagere.auth.request import is_text
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
-from etagere.model.blobs import BlobHeaders
-from etagere.model.common import Metadata
+from etagere.model.common import ContentHeaders, Metadata
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.rest.refusals import unread_source
 from etagere.protocol.sources.addresses import SourceAddress
@@ -53,10 +52,10 @@ class RemoteSource:
         """None if it is unknown."""
 
     @property
-    def headers(self) -> BlobHeaders:
+    def headers(self) -> ContentHeaders:
         """Returns its headers that are also properties of blobs."""
-        return BlobHeaders(
-            self._text("content-type") or BlobHeaders().content_type,
+        return ContentHeaders(
+            self._text("content-type") or ContentHeaders().content_type,
             self._text("content-encoding"),
             self._text("content-language"),
             self._text("content-disposition"),

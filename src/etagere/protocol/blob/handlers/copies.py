@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from etagere.auth.request import address, is_text
 from etagere.engine.interface import Fault, FaultReason, Refused
 from etagere.errors import Refusal
-from etagere.model.blobs import Blob, BlobHeaders, CopyStatus
-from etagere.model.common import Metadata
+from etagere.model.blobs import Blob, CopyStatus
+from etagere.model.common import ContentHeaders, Metadata
 from etagere.model.copies import (
     AbortCopy,
     BeginCopy,
@@ -237,7 +237,7 @@ def _accepted(
 # Properties of sources on other servers
 
 
-def _described(source: RemoteSource) -> BlobHeaders:
+def _described(source: RemoteSource) -> ContentHeaders:
     kind = source.fields.get("x-ms-blob-type", "BlockBlob")
     if kind != "BlockBlob":
         # The bytes do not show which pages exist, or where blocks end.

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.appends import Appended
-from etagere.model.blobs import Blob, BlobHeaders, BlobKind, PutBlob, PutBlock
+from etagere.model.blobs import Blob, BlobKind, PutBlob, PutBlock
 from etagere.model.bodies import Body, Mapped
+from etagere.model.common import ContentHeaders
 from etagere.model.conditions import NO_CONDITIONS
 from etagere.model.ids import new_id
 from etagere.model.sources import FindPieces, PutBlobFromBlob
@@ -268,7 +269,7 @@ async def put_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
     ) as source:
         if copies_tags and isinstance(source, LocalSource):
             command = replace(command, tags=source.blob.tags)
-        described = source.headers if copies_properties else BlobHeaders()
+        described = source.headers if copies_properties else ContentHeaders()
         command = replace(command, headers=_described(command.headers, described))
         blob, crc = await _put(deps, source, command, expected)
     headers = stamp_headers(blob.stamp)
@@ -307,9 +308,9 @@ def _is_shareable(source: LocalSource) -> bool:
     return not isinstance(source.blob.content, Mapped)
 
 
-def _described(asked: BlobHeaders, source: BlobHeaders) -> BlobHeaders:
+def _described(asked: ContentHeaders, source: ContentHeaders) -> ContentHeaders:
     """Merges headers: those of the request take precedence over those of the source."""
-    return BlobHeaders(
+    return ContentHeaders(
         asked.content_type or source.content_type,
         asked.content_encoding or source.content_encoding,
         asked.content_language or source.content_language,
