@@ -26,7 +26,7 @@ KEY: Final = (
 )
 SECOND_ACCOUNT: Final = "second"
 SECOND_KEYS: Final = tuple(base64.b64encode(bytes([n]) * 64).decode() for n in (1, 2))
-SERVICES: Final = ("blob", "queue", "table")
+SERVICES: Final = ("blob", "queue", "table", "file")
 DEVELOPMENT_PORT: Final = 10_000
 WRONG_KEY: Final = base64.b64encode(b"x" * 64).decode()
 

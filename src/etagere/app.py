@@ -15,20 +15,23 @@ import socket
 import ssl
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from etagere import descriptors, directories
-from etagere.bodies import collector, files
+from etagere.bodies import collector
+from etagere.bodies import files as body_files
 from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
 from etagere.config import MIB, Config
 from etagere.coordination import local as coordination
 from etagere.engine import groups, ledger, reserve, timeline
 from etagere.engine.timeline import Timeline
 from etagere.engine.writer import SOCKET_NAME, listen, writer_main
-from etagere.front import FrontEnd, ReadyBarrier
+from etagere.front import files as file_front
+from etagere.front import objects as object_front
+from etagere.front.process import Assemble, FrontEnd, ReadyBarrier
 from etagere.jobs import health, purging
 from etagere.jobs.health import SUPERVISOR_NAME, open_health_socket, server_status
 from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
@@ -53,7 +56,7 @@ _OWN_NAMES = (
     SOCKET_NAME,
     reserve.RESERVE_NAME,
     *(f"{ledger.DATABASE_NAME}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
-    files.DIRECTORY_NAME,
+    body_files.DIRECTORY_NAME,
     coordination.DIRECTORY_NAME,
     health.DIRECTORY_NAME,
 )
@@ -208,6 +211,7 @@ def _serve_in(
         "blob": settings.blob_port,
         "queue": settings.queue_port,
         "table": settings.table_port,
+        "file": settings.file_port,
     }
     with ExitStack() as held:
         # A stopping server in this directory keeps its ports until it ends, so the directory is
@@ -226,14 +230,30 @@ def _serve_in(
         _warn_if_accessible_to_others(directory)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         workers = settings.workers or _workers_for_cores()
-        announce_all = ReadyBarrier(workers, lambda: announce(ports))
-        front_config = _for_descriptors(descriptors_max, _for_one_of(workers, config))
+        # One more front end serves files.
+        announce_all = ReadyBarrier(workers + 1, lambda: announce(ports))
+        front_config = _for_descriptors(descriptors_max, _for_one_of(workers + 1, config))
         front_config = _for_memory(_memory_bytes(), front_config)
-        table = FrontEndTable(workers, len(sockets))
-        front = FrontEnd(directory, front_config, settings, sockets, tls, announce_all, table)
+
+        def front_end(assemble: Assemble, services: Sequence[str], processes: int) -> FrontEnd:
+            return FrontEnd(
+                assemble,
+                directory,
+                front_config,
+                settings,
+                {service: sockets[service] for service in services},
+                ports,
+                tls,
+                announce_all,
+                FrontEndTable(processes, len(services)),
+            )
+
+        objects = front_end(object_front.assemble, object_front.SERVICES, workers)
         for number in range(workers):
             name = f"front end {number + 1}"
-            children[name] = front.main(name, number)
+            children[name] = objects.main(name, number)
+        files = front_end(file_front.assemble, file_front.SERVICES, 1)
+        children["file front end"] = files.main("file front end", 0)
         return _supervise(directory, children)
 
 

@@ -329,7 +329,7 @@ class Settings:
     )
     queue_port: int = _setting(_PORT, 10_001, "the port of Queue")
     table_port: int = _setting(_PORT, 10_002, "the port of Table")
-    file_port: int = _setting(_PORT, 10_003, "the port of File (no effect yet)")
+    file_port: int = _setting(_PORT, 10_003, "the port of File")
     smb_port: int = _setting(_PORT, 10_445, "the port of SMB (no effect yet)")
     data: Path = _setting(_DIRECTORY, _DATA_DEFAULT, "the data directory")  # noqa: RUF009
     memory: bool = _setting(

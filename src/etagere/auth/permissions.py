@@ -56,6 +56,8 @@ _CONTAINER_OR_DIRECTORY: Final = frozenset({"c", "d"})
 _CURRENT_BLOB: Final = frozenset({"c", "d", "b"})
 _BLOB_OR_SNAPSHOT: Final = frozenset({"c", "d", "b", "bs", "bv"})
 _QUEUE_OR_TABLE: Final = frozenset({""})
+_SHARE: Final = frozenset({"s"})
+_SHARE_OR_FILE: Final = frozenset({"s", "f"})
 
 
 def on_service(letters: str | None) -> Permission:
@@ -130,6 +132,28 @@ def _on_queue_or_table(
 
 READ_ENTITIES: Final = on_entity("r")
 """Also needed for a query in a batch."""
+
+
+def on_share(letters: str | None) -> Permission:
+    """Service tokens are never enough."""
+    return Permission("c", letters)
+
+
+def on_list_of_files(letters: str) -> Permission:
+    return Permission("c", letters, letters, _SHARE)
+
+
+def on_directory(letters: str) -> Permission:
+    """Service tokens must be for the share: none are for a directory."""
+    return Permission("o", letters, letters, _SHARE)
+
+
+def on_file(letters: str, *, if_absent: str | None = None) -> Permission:
+    return Permission("o", letters, letters, _SHARE_OR_FILE, if_absent)
+
+
+READ_FILE: Final = on_file("r")
+"""Also needed for the source of a copy."""
 
 CHALLENGED_SINCE: Final = "2019-12-12"
 """The first version in which anonymous callers are asked to authenticate (401 instead of 404)."""

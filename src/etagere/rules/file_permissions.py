@@ -159,3 +159,11 @@ def _map_generic_rights(mask: int) -> int:
         if mask & generic:
             mask = mask & ~generic | rights
     return mask
+
+
+# Keys of stored permissions
+
+
+def format_permission_key(number: int) -> str:
+    """Returns the key by which clients refer to the permission with this number."""
+    return f"{number}*0"

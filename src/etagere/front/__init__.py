@@ -1,0 +1,1 @@
+"""Front ends: the processes that serve requests."""

@@ -1,0 +1,17 @@
+"""The dependencies of the handlers of the file service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from etagere.bodies.store import BodyStore
+from etagere.protocol.rest.dependencies import Dependencies
+from etagere.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class FileDependencies(Dependencies):
+    """The dependencies of the handlers of the file service."""
+
+    store: BodyStore
+    settings: Settings

@@ -1,0 +1,1 @@
+"""The handlers of the file service: one function per operation, each named in its row."""

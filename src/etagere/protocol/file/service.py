@@ -1,0 +1,59 @@
+"""The file service: routing of requests to operations."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from etagere.bodies.store import BodyStore
+from etagere.engine.interface import Engine
+from etagere.protocol.access_log import AccessLog
+from etagere.protocol.file.dependencies import FileDependencies
+from etagere.protocol.file.operations import OPERATIONS, FileOperation, find_operation
+from etagere.protocol.http.messages import Response
+from etagere.protocol.http.sharing import FrontEndShare
+from etagere.protocol.rest.authentication import Authenticator
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.operations import no_route
+from etagere.protocol.rest.service import Call, Routed, Service
+from etagere.settings import Settings
+
+
+class FileService(Service):
+    """The file service."""
+
+    name = "file"
+
+    def __init__(
+        self,
+        engine: Engine,
+        authenticator: Authenticator,
+        access_log: AccessLog,
+        share: FrontEndShare | None = None,
+        *,
+        store: BodyStore,
+        settings: Settings,
+    ) -> None:
+        super().__init__(engine, authenticator, access_log, share)
+        dependencies = FileDependencies(engine, self._properties, store, settings)
+        self._calls = {operation: _bind(operation, dependencies) for operation in OPERATIONS}
+
+    def route(self, exchange: Exchange) -> Routed:
+        operation = find_operation(exchange)
+        if operation is None:
+            raise no_route(exchange.request.method, exchange.parameter("comp") or "")
+        share, path = exchange.request.resource
+        return Routed(
+            operation,
+            operation.permission,
+            f"{share}/{path}" if path else share,
+            self._calls[operation],
+        )
+
+
+def _bind(operation: FileOperation, dependencies: FileDependencies) -> Call:
+    handler = operation.handler
+
+    def call(exchange: Exchange) -> Awaitable[Response]:
+        return handler(exchange, dependencies)
+
+    return call
