@@ -47,6 +47,11 @@ SUITES: Final = {
         ),
         Suite("queue", "azure-storage-queue", ("STORAGE",)),
         Suite("table", "azure-data-tables", ("TABLES_STORAGE",), sleep_seconds_max=0.1),
+        Suite(
+            "file",
+            "azure-storage-file-share",
+            ("STORAGE", "SECONDARY_STORAGE", "PREMIUM_STORAGE_FILE"),
+        ),
     )
 }
 

@@ -16,7 +16,7 @@ from ..testcase import AzureRecordedTestCase
 T = TypeVar("T")
 Progress = list[tuple[int, int | None]]
 
-_SERVICES = ("blob", "queue")
+_SERVICES = ("blob", "queue", "file")
 _PATTERN_BYTES = 65_521  # a prime, so that no block or page is like another
 
 
