@@ -157,9 +157,9 @@ def on_handles(letters: str) -> Permission:
     return Permission("co", letters, letters, _SHARE)
 
 
-def on_directory(letters: str) -> Permission:
+def on_directory(letters: str, *, if_absent: str | None = None) -> Permission:
     """A token for a file is never enough, even if it has the path of the directory."""
-    return Permission("o", letters, letters, _SHARE)
+    return Permission("o", letters, letters, _SHARE, if_absent)
 
 
 def on_file(letters: str, *, if_absent: str | None = None) -> Permission:

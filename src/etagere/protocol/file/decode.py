@@ -14,6 +14,16 @@ from etagere.rules import dates
 from etagere.rules.file_names import check_path, check_share_name, split_path
 
 
+def target(exchange: Exchange) -> str:
+    """Returns the resource of a request, as the operation looks it up: a token for a file whose
+    name ends in a dot is not valid for the file without the dot."""
+    share, path = exchange.request.resource
+    if not path:
+        return share
+    allow_trailing_dot = (exchange.header("x-ms-allow-trailing-dot") or "").lower() == "true"
+    return "/".join((share, *split_path(path, allow_trailing_dot=allow_trailing_dot)))
+
+
 def share_name(exchange: Exchange) -> ShareName:
     name, _ = exchange.request.resource
     abort_if(check_share_name(name))
