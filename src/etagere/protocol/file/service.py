@@ -35,7 +35,7 @@ class FileService(Service):
         settings: Settings,
     ) -> None:
         super().__init__(engine, authenticator, access_log, share)
-        dependencies = FileDependencies(engine, self._properties, store, settings)
+        dependencies = FileDependencies(engine, self._properties, store, settings, authenticator)
         self._calls = {operation: _bind(operation, dependencies) for operation in OPERATIONS}
 
     def route(self, exchange: Exchange) -> Routed:
