@@ -6,6 +6,7 @@ from typing import Final
 
 from etagere.auth.permissions import Permission
 from etagere.protocol.blob import operations as blob
+from etagere.protocol.file import operations as file
 from etagere.protocol.queue import operations as queue
 from etagere.protocol.table import operations as table
 
@@ -15,6 +16,7 @@ PERMISSIONS: Final[dict[str, Permission]] = {
         ("blob", blob.OPERATIONS),
         ("queue", queue.OPERATIONS),
         ("table", table.OPERATIONS),
+        ("file", file.OPERATIONS),
     )
     for operation in operations
     for name, permission in operation.permissions.items()

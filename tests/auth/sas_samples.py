@@ -93,3 +93,15 @@ def blob_token(resource: str, canon: str, version: str = "2020-12-06", **more: s
     values = {**given, "canon": f"/blob/{ACCOUNT}/{canon}"}
     string = "\n".join(values.get(name, "") for name in order)
     return query({**given, "sig": sign(string)})
+
+
+def file_token(resource: str, canon: str, version: str = "2020-12-06", **more: str) -> str:
+    """Returns a token for a share or a file. No version of it signs `sr`."""
+    given = {"sp": "rw", "se": "2030-01-01", "sv": version, "sr": resource, **more}
+    order = ["sp", "st", "se", "canon", "si"]
+    order += ["sip", "spr", "sv"] if version >= "2015-04-05" else ["sv"]
+    order += ["rscc", "rscd", "rsce", "rscl", "rsct"]
+    prefix = "/file" if version >= "2015-02-21" else ""
+    values = {**given, "canon": f"{prefix}/{ACCOUNT}/{canon}"}
+    string = "\n".join(values.get(name, "") for name in order)
+    return query({**given, "sig": sign(string)})

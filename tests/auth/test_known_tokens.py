@@ -57,6 +57,23 @@ def test_only_account_tokens_are_valid_for_other_resources(
         assert elsewhere is None
 
 
+def test_share_tokens_are_cached_and_file_tokens_are_not() -> None:
+    for resource, is_cached in (("s", True), ("f", False)):
+        vector = next(
+            each
+            for each in TOKENS
+            if each["service"] == "file"
+            and f"sr={resource}" in each["token"]
+            and "skoid=" not in each["token"]
+        )
+        request = built(vector)
+        token = known(request)
+        assert token is not None
+        tokens = KnownTokens()
+        tokens.add(request, KEYS, token)
+        assert (tokens.find(request, KEYS) is not None) is is_cached
+
+
 def test_container_names_do_not_collide_with_account_scope() -> None:
     """A token for a container with an odd name is not taken for an account token."""
     vector = next(v for v in TOKENS if "sr=c" in v["token"] and "si=" not in v["token"])

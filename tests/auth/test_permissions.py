@@ -7,7 +7,15 @@ import json
 import pytest
 
 from etagere.auth import permissions
-from etagere.auth.permissions import Permit, Public, check_absent, check_public
+from etagere.auth.permissions import (
+    RENAME_DIRECTORY_SOURCE,
+    RENAME_FILE_SOURCE,
+    Permission,
+    Permit,
+    Public,
+    check_absent,
+    check_public,
+)
 from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, TokenKind, covers
 from etagere.auth.sas import ACCOUNT_LETTERS, LETTERS, SERVICE_LETTERS
 from etagere.errors import Refusal
@@ -287,6 +295,131 @@ def test_an_entity_group_needs_no_permission_of_its_own() -> None:
     assert code(anonymous) == "NoAuthenticationInformation"
 
 
+# The same for files: operation, types, letters, and resources that a service token may be for
+
+FILE = [
+    ("list_shares", "s", "l", ""),
+    ("get_file_service_properties", "s", "r", ""),
+    ("set_file_service_properties", "s", "w", ""),
+    ("create_share", "c", "c|w", ""),
+    ("get_share_properties", "c", "r", ""),
+    ("delete_share", "c", "d", ""),
+    ("set_share_properties", "c", "w", ""),
+    ("get_share_metadata", "c", "r", ""),
+    ("set_share_metadata", "c", "w", ""),
+    ("get_share_acl", "c", "", ""),
+    ("set_share_acl", "c", "", ""),
+    ("get_share_stats", "c", "r", ""),
+    ("acquire_share_lease", "c", "w", ""),
+    ("renew_share_lease", "c", "w", ""),
+    ("change_share_lease", "c", "w", ""),
+    ("release_share_lease", "c", "w", ""),
+    ("break_share_lease", "c", "w", ""),
+    ("snapshot_share", "c", "c|w", ""),
+    ("restore_share", "c", "w", ""),
+    ("create_permission", "c", "wd", "s"),
+    ("get_permission", "c", "r", "s"),
+    ("list_directories_and_files", "c", "l", "s"),
+    ("create_directory", "o", "c|w", "s"),
+    ("get_directory_properties", "o", "r", "s"),
+    ("delete_directory", "o", "d", "s"),
+    ("set_directory_properties", "o", "w", "s"),
+    ("get_directory_metadata", "o", "r", "s"),
+    ("set_directory_metadata", "o", "w", "s"),
+    ("rename_directory", "o", "c|w", "s"),
+    ("create_file", "o", "c|w", "sf"),
+    ("get_file", "o", "r", "sf"),
+    ("get_file_properties", "o", "r", "sf"),
+    ("delete_file", "o", "d", "sf"),
+    ("set_file_properties", "o", "w", "sf"),
+    ("get_file_metadata", "o", "r", "sf"),
+    ("set_file_metadata", "o", "w", "sf"),
+    ("acquire_file_lease", "o", "w", "sf"),
+    ("change_file_lease", "o", "w", "sf"),
+    ("release_file_lease", "o", "w", "sf"),
+    ("break_file_lease", "o", "w", "sf"),
+    ("rename_file", "o", "c|w", "sf"),
+    ("put_range", "o", "w", "sf"),
+    ("put_range_from_url", "o", "w", "sf"),
+    ("list_ranges", "o", "r", "sf"),
+    ("copy_file", "o", "c|w", "sf"),
+    ("abort_copy_file", "o", "w", "sf"),
+    ("create_symbolic_link", "o", "c|w", "sf"),
+    ("get_symbolic_link", "o", "r", "sf"),
+    ("create_hard_link", "o", "w", "s"),
+    ("list_handles", "co", "l", "s"),
+    ("force_close_handles", "co", "w", "s"),
+]
+CREATES_FILE = {"create_file", "copy_file", "rename_file", "rename_directory"}
+
+
+def test_every_file_operation_is_tested() -> None:
+    seldom = {"preflight_file_request", "get_user_delegation_key"}
+    assert {name for name, *_ in FILE} == OPERATIONS["file"].keys() - seldom
+
+
+@pytest.mark.parametrize(("name", "types", "letters", "resources"), FILE)
+def test_permissions_of_file_operations(
+    name: str, types: str, letters: str, resources: str
+) -> None:
+    operation = f"file.{name}"
+    target = "" if types == "s" else "s" if types == "c" else "s/d/f"
+    for held in (*ACCOUNT_LETTERS, "wd", "rl", "xyaupfti"):
+        outcome = authorize(account_token(held), operation, target)
+        assert isinstance(outcome, Permit) is suffices(held, letters), held
+        for other in set("sco") - set(types):
+            outcome = authorize(account_token(held, types=other), operation, target)
+            assert code(outcome) == "AuthorizationResourceTypeMismatch"
+        outcome = authorize(account_token(held, services="bqt"), operation, target)
+        assert code(outcome) == "AuthorizationServiceMismatch"
+    for resource, scope in (("s", "s"), ("f", target)):
+        for held in (*LETTERS["file", resource], "wd", LETTERS["file", resource]):
+            for kind in (TokenKind.SERVICE, TokenKind.DELEGATION):
+                mine = token(held, resource, scope, service="file", kind=kind)
+                outcome = authorize(mine, operation, target)
+                granted = resource in resources and suffices(held, letters)
+                assert isinstance(outcome, Permit) is granted, (resource, held)
+                if resource not in resources:
+                    assert code(outcome) == "AuthorizationFailure"
+            for other_scope in ("ss", "s/d/g", "s/d/F", "s/d/f.", "s/d/f/g", "S", "other"):
+                other_token = token(held, resource, other_scope, service="file")
+                assert isinstance(authorize(other_token, operation, target), Refusal)
+    for other_token in (token("rcwdl", "c", "s"), token("r", "", "s", service="queue")):
+        assert isinstance(authorize(other_token, operation, target), Refusal)
+    outcome = authorize(Anonymous("a"), operation, target, version="2020-12-06")
+    assert code(outcome) == "NoAuthenticationInformation"
+    assert authorize(KeyOwner("a"), operation, target) == Permit()
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in FILE])
+def test_only_if_absent_of_files(name: str) -> None:
+    """`c` alone does not suffice to replace a file."""
+    for caller in (account_token("c"), token("c", "s", "s", service="file")):
+        outcome = authorize(caller, f"file.{name}", "s/d/f")
+        if isinstance(outcome, Permit):
+            assert outcome.only_if_absent is (name in CREATES_FILE)
+
+
+@pytest.mark.parametrize(
+    ("needed", "resource", "scope", "letters", "target", "expected"),
+    [
+        (RENAME_FILE_SOURCE, "s", "s", "rw", "s/f", ""),
+        (RENAME_FILE_SOURCE, "f", "s/f", "rw", "s/f", ""),
+        (RENAME_FILE_SOURCE, "f", "s/f", "wd", "s/f", "AuthorizationPermissionMismatch"),
+        (RENAME_FILE_SOURCE, "f", "s/f", "rd", "s/f", "AuthorizationPermissionMismatch"),
+        (RENAME_FILE_SOURCE, "f", "s/f", "rw", "s/g", "AuthorizationFailure"),
+        (RENAME_DIRECTORY_SOURCE, "s", "s", "rw", "s/d", ""),
+        (RENAME_DIRECTORY_SOURCE, "f", "s/d", "rcwd", "s/d", "AuthorizationFailure"),
+        (RENAME_DIRECTORY_SOURCE, "s", "s", "cwdl", "s/d", "AuthorizationPermissionMismatch"),
+    ],
+)
+def test_sources_of_renames(
+    needed: Permission, resource: str, scope: str, letters: str, target: str, expected: str
+) -> None:
+    holder = token(letters, resource, scope, service="file")
+    assert code(permissions.authorize(holder, "file", needed, target)) == expected
+
+
 @pytest.mark.parametrize("name", BLOB)
 def test_a_shared_key_allows_everything(name: str) -> None:
     assert authorize(KeyOwner("a"), f"blob.{name}", "c/b") == Permit()
@@ -380,6 +513,11 @@ def test_tokens_of_other_services() -> None:
         ("file", "s", "s", "s/d/f", True),
         ("file", "f", "s/f", "s/f", True),
         ("file", "f", "s/f", "s", False),
+        ("file", "f", "s/f", "s/f/g", False),
+        ("file", "f", "s/f", "s/F", False),
+        ("file", "f", "s/f.", "s/f", False),
+        ("file", "s", "s", "s2/f", False),
+        ("file", "s", "s", "s", True),
     ],
 )
 def test_covers(service: str, resource: str, scope: str, target: str, expected: bool) -> None:

@@ -32,6 +32,7 @@ from tests.auth.sas_samples import (
     blob_token,
     built,
     delegated,
+    file_token,
     judged,
     parameters_of,
 )
@@ -127,6 +128,111 @@ def test_old_tokens_keep_to_their_resource() -> None:
             mark = "&" if "?" in target else "?"
             made = request(target=f"/{ACCOUNT}/{target}{mark}{changed}")
             assert judged(made) is not None, (target, changed)
+
+
+@pytest.mark.parametrize(
+    ("resource", "canon", "target", "scope"),
+    [
+        ("s", "s", "s?restype=share", "s"),
+        ("s", "s", "s/d/f", "s"),
+        ("s", "s", "s/", "s"),
+        ("s", "s", "s/d%2Ff", "s"),
+        ("s", "s", "s?sharesnapshot=2024-01-01T00:00:00.0000000Z", "s"),
+        ("s", "s", "S/d/f", None),
+        ("s", "s", "s2/d/f", None),
+        ("s", "s", "", None),
+        ("s", "s", "/s/f", None),
+        ("s", "s", "s%2Ff", None),
+        ("s", "s/d", "s%2Fd", None),
+        ("s", "s/d", "s%2Fd/f", None),
+        ("s", "s/d", "s/d", None),
+        ("f", "s/d/f", "s/d/f", "s/d/f"),
+        ("f", "s/d/f", "s/d%2Ff", "s/d/f"),
+        ("f", "s/d/f", "s/d/f?sharesnapshot=2024-01-01T00:00:00.0000000Z", "s/d/f"),
+        ("f", "s/a b/ü+%", "s/a%20b/%C3%BC+%25", "s/a b/ü+%"),
+        ("f", "s/Dir/A.txt", "s/Dir/A.txt", "s/Dir/A.txt"),
+        ("f", "s/Dir/A.txt", "s/dir/a.txt", None),
+        ("f", "s/d/f", "s/d/f.", None),
+        ("f", "s/d/f", "s/d./f", None),
+        ("f", "s/d/f", "s/d/f/", None),
+        ("f", "s/d/f", "s/d//f", None),
+        ("f", "s/d/f", "s//d/f", None),
+        ("f", "s/d/f", "s/d/./f", None),
+        ("f", "s/d/f", "s/d/x/../f", None),
+        ("f", "s/d/f", "s/d/%2E%2E/d/f", None),
+        ("f", "s/d/f", "s/d%5Cf", None),
+        ("f", "s/d/f", "s%2Fd/f", None),
+        ("f", "s/d/f", "s%2Fd%2Ff", None),
+        ("f", "s/d/f", "s/d/f%00", None),
+        ("f", "s/d/f\n", "s/d/f%0A", None),
+        ("f", "s/d/f", "s/d", None),
+        ("f", "s", "s", None),
+        ("f", "s/", "s/", None),
+        ("d", "s/d", "s/d", None),
+        ("c", "s", "s/d", None),
+        ("", "s", "s/d", None),
+    ],
+)
+def test_scope_of_files(resource: str, canon: str, target: str, scope: str | None) -> None:
+    """The scope of a token for a file is the path of the request, in the same spelling."""
+    mark = "&" if "?" in target else "?"
+    made = request(target=f"/{ACCOUNT}/{target}{mark}{file_token(resource, canon)}", service="file")
+    if scope is None:
+        assert judged(made) is not None
+    else:
+        assert accepted(made).scope == scope
+
+
+@pytest.mark.parametrize("version", ["2014-02-14", "2015-02-21", "2015-04-05", "2026-10-06"])
+def test_file_tokens_keep_to_their_resource(version: str) -> None:
+    """No version of them signs `sr`, so it must not turn one resource into another."""
+    share, file = file_token("s", "s", version), file_token("f", "s/d/f", version)
+    for token in (share, file):
+        accepted(request(target=f"/{ACCOUNT}/s/d/f?{token}", service="file"))
+    for token, old, new in ((share, "s", "f"), (file, "f", "s")):
+        changed = token.replace(f"sr={old}", f"sr={new}")
+        for target in ("", "s", "s/", "s/d", "s/d/f", "s/d/f/g", "s%2Fd%2Ff", "s%2Fd/f", "d/f"):
+            made = request(target=f"/{ACCOUNT}/{target}?{changed}", service="file")
+            assert judged(made) is not None, (target, changed)
+
+
+@pytest.mark.parametrize("version", ["2014-02-14", "2015-02-21"])
+def test_limits_that_old_file_tokens_do_not_sign(version: str) -> None:
+    for limit in ({"sip": "1.2.3.4"}, {"spr": "https"}):
+        token = file_token("s", "s", version, **limit)
+        assert judged(request(target=f"/{ACCOUNT}/s/f?{token}", service="file")) is not None
+
+
+@pytest.mark.parametrize(
+    ("resource", "letters", "is_valid"),
+    [
+        ("s", "rcwdl", True),
+        ("s", "ldwcr", True),
+        ("f", "rcwd", True),
+        ("f", "dwcr", True),
+        ("f", "rl", False),
+        ("s", "ra", False),
+        ("s", "rx", False),
+        ("s", "R", False),
+    ],
+)
+def test_letters_of_files(resource: str, letters: str, is_valid: bool) -> None:
+    canon = "s" if resource == "s" else "s/d/f"
+    token = file_token(resource, canon, sp=letters)
+    made = request(target=f"/{ACCOUNT}/s/d/f?{token}", service="file")
+    assert (judged(made) is None) is is_valid
+
+
+def test_headers_that_a_file_token_replaces() -> None:
+    token = file_token("f", "s/f", rscc="a", rscd="b", rsce="c", rscl="d", rsct="e")
+    sas = accepted(request(target=f"/{ACCOUNT}/s/f?{token}", service="file"))
+    assert principal(sas, Effective("r", None, 0)).overrides == {
+        "cache-control": "a",
+        "content-disposition": "b",
+        "content-encoding": "c",
+        "content-language": "d",
+        "content-type": "e",
+    }
 
 
 @pytest.mark.parametrize("resource", ["bs", "bv"])

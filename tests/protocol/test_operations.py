@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from etagere.protocol.blob import operations as blob
+from etagere.protocol.file import operations as file
 from etagere.protocol.queue import operations as queue
 from etagere.protocol.rest.operations import Operation, Route, index_routes
 from etagere.protocol.table import operations as table
@@ -21,6 +22,7 @@ TABLES: Final[Mapping[str, Sequence[Operation]]] = {
     "blob": blob.OPERATIONS,
     "queue": queue.OPERATIONS,
     "table": table.OPERATIONS,
+    "file": file.OPERATIONS,
 }
 NOT_SERVED: Final = {
     "blob": {
@@ -38,6 +40,7 @@ NOT_SERVED: Final = {
     },
     "queue": {"get_user_delegation_key"},
     "table": set[str](),
+    "file": {"get_user_delegation_key"},
 }
 """Operations of the catalogue without a row."""
 PREFLIGHT: Final = {service: {f"preflight_{service}_request"} for service in TABLES}

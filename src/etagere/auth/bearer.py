@@ -7,7 +7,12 @@ from typing import Final
 from etagere.auth.shared_key import failed
 from etagere.errors import Refusal
 
-CHALLENGED_SINCE: Final = {"blob": "2021-12-02", "queue": "2021-12-02", "table": "2020-12-06"}
+CHALLENGED_SINCE: Final = {
+    "blob": "2021-12-02",
+    "queue": "2021-12-02",
+    "file": "2021-12-02",
+    "table": "2020-12-06",
+}
 """The first version of each service that answers an unusable token with a challenge."""
 
 

@@ -3,8 +3,8 @@
 An entry says that the signature is valid and what the token grants. The time and the address of
 the client are checked for each request. A token is cached only if its verification depended on
 nothing but the cache key: the account with its keys, the whole query and, unless it is an account
-token, the container. So tokens that name a stored policy, one blob, or headers and parameters of
-the request are not cached.
+token, the container or share. So tokens that name a stored policy, one blob or file, or headers and
+parameters of the request are not cached.
 """
 
 from __future__ import annotations
@@ -62,4 +62,6 @@ def _container_token_key(request: RestRequest) -> tuple[str, ...]:
 def _is_cacheable(sas: Sas) -> bool:
     if sas.policy_id or not sas.values.keys().isdisjoint(("srh", "srq")):
         return False
-    return sas.kind is TokenKind.ACCOUNT or (sas.kind is TokenKind.SERVICE and sas.resource == "c")
+    return sas.kind is TokenKind.ACCOUNT or (
+        sas.kind is TokenKind.SERVICE and sas.resource in {"c", "s"}
+    )

@@ -133,27 +133,50 @@ def _on_queue_or_table(
 READ_ENTITIES: Final = on_entity("r")
 """Also needed for a query in a batch."""
 
+# Shares, directories and files. The reference has no row for leases of shares, handles, links and
+# renames; their letters follow from what the operations do.
+
 
 def on_share(letters: str | None) -> Permission:
     """Service tokens are never enough."""
     return Permission("c", letters)
 
 
-def on_list_of_files(letters: str) -> Permission:
+def on_share_permissions(letters: str) -> Permission:
+    """For the security descriptors that a share stores."""
     return Permission("c", letters, letters, _SHARE)
 
 
-def on_directory(letters: str) -> Permission:
-    """Service tokens must be for the share: none are for a directory."""
-    return Permission("o", letters, letters, _SHARE)
+def on_list_of_files(letters: str) -> Permission:
+    """The list of a directory, for which an account token needs the resource type of shares."""
+    return Permission("c", letters, letters, _SHARE)
+
+
+def on_handles(letters: str) -> Permission:
+    """The handles of a directory or a file, and of everything below it."""
+    return Permission("co", letters, letters, _SHARE)
+
+
+def on_directory(letters: str, *, if_absent: str | None = None) -> Permission:
+    """A token for a file is never enough, even if it has the path of the directory."""
+    return Permission("o", letters, letters, _SHARE, if_absent)
 
 
 def on_file(letters: str, *, if_absent: str | None = None) -> Permission:
     return Permission("o", letters, letters, _SHARE_OR_FILE, if_absent)
 
 
+def on_hard_link() -> Permission:
+    """A hard link gives a file another name, so a token for one name is not enough."""
+    return Permission("o", "w", "w", _SHARE)
+
+
 READ_FILE: Final = on_file("r")
 """Also needed for the source of a copy."""
+RENAME_FILE_SOURCE: Final = on_file("rw")
+"""Needed for the old path of a file. Without `r`, a caller could move a file that he may only write
+to where he may read it."""
+RENAME_DIRECTORY_SOURCE: Final = on_directory("rw")
 
 CHALLENGED_SINCE: Final = "2019-12-12"
 """The first version in which anonymous callers are asked to authenticate (401 instead of 404)."""

@@ -145,6 +145,8 @@ class CreateFile(Command, frozen=True):
     lease_id: bytes | None = None
     body: Body | None = None
     """The first bytes, where the request has some."""
+    only_if_absent: bool = False
+    """Whether the caller may create files, but not replace them."""
 
 
 class GetEntry(Command, frozen=True):
@@ -203,6 +205,8 @@ class RenameEntry(Command, frozen=True):
     attributes: int | None = None
     permission: int | None = None
     metadata: Metadata | None = None
+    only_if_absent: bool = False
+    """Whether the caller may create files at the destination, but not replace them."""
 
 
 class LeaseFile(Command, frozen=True):

@@ -59,6 +59,8 @@ from etagere.rules.file_attributes import (
 )
 
 _CHANGE_TIME_ONLY: Final = ChangedTimes()
+REPLACE_REFUSED: Final = Refusal("AuthorizationPermissionMismatch", {"RequiredPermission": "w"})
+"""The refusal of a caller that may create files, but not replace them."""
 
 
 def get_file_or_directory(txn: ReadTxn, command: GetEntry) -> TimedEntry:
@@ -89,6 +91,8 @@ def create_file(txn: WriteTxn, command: CreateFile) -> Entry:
     old = guard_entry(txn, place)
     lease: Lease = NO_LEASE
     if old is not None:
+        if command.only_if_absent:
+            raise Refused(REPLACE_REFUSED)
         lease = _replaceable(txn, place, old, command.lease_id)
     elif command.lease_id is not None:
         raise Refused(Refusal("LeaseNotPresentWithFileOperation"))
@@ -307,6 +311,8 @@ def _clear_destination(txn: WriteTxn, destination: Place, command: RenameEntry) 
         return
     if not command.replace or isinstance(target.node, DirectoryNode):
         raise Refused(Refusal("ResourceAlreadyExists"))
+    if command.only_if_absent:
+        raise Refused(REPLACE_REFUSED)
     abort_if(_check_lease(txn, target, command.destination_lease_id))
     if not command.ignore_read_only:
         abort_if(_check_read_only(target))

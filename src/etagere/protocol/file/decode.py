@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from etagere.auth.request import is_text
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import Refused, abort_if
@@ -12,6 +14,18 @@ from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.requests import bad_parameter, invalid_header
 from etagere.rules import dates
 from etagere.rules.file_names import check_path, check_share_name, split_path
+
+_TRAILING_DOT_HEADER: Final = "x-ms-allow-trailing-dot"
+
+
+def target(exchange: Exchange, trailing_dot_header: str = _TRAILING_DOT_HEADER) -> str:
+    """Returns the resource of a request, as the operation looks it up: a token for a file whose
+    name ends in a dot is not valid for the file without the dot."""
+    share, path = exchange.request.resource
+    if not path:
+        return share
+    allow_trailing_dot = (exchange.header(trailing_dot_header) or "").lower() == "true"
+    return "/".join((share, *split_path(path, allow_trailing_dot=allow_trailing_dot)))
 
 
 def share_name(exchange: Exchange) -> ShareName:
@@ -45,17 +59,20 @@ def refuse_snapshot(exchange: Exchange) -> None:
 
 def path_to_read(exchange: Exchange) -> EntryPath:
     """Returns the path of a request that may read a snapshot."""
-    return EntryPath(share_ref(exchange), _components(exchange))
+    return EntryPath(share_ref(exchange), components(exchange))
 
 
 def path_to_change(exchange: Exchange) -> EntryPath:
     refuse_snapshot(exchange)
-    return EntryPath(ShareRef(share_name(exchange)), _components(exchange))
+    return EntryPath(ShareRef(share_name(exchange)), components(exchange))
 
 
-def _components(exchange: Exchange) -> tuple[str, ...]:
+def components(
+    exchange: Exchange, trailing_dot_header: str = _TRAILING_DOT_HEADER
+) -> tuple[str, ...]:
+    """Returns the checked components of the path of a request."""
     _, path = exchange.request.resource
-    return components_of(path, allow_trailing_dot=switch(exchange, "x-ms-allow-trailing-dot"))
+    return components_of(path, allow_trailing_dot=switch(exchange, trailing_dot_header))
 
 
 def components_of(path: str, *, allow_trailing_dot: bool) -> tuple[str, ...]:

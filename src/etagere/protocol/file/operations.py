@@ -8,17 +8,23 @@ directory is for the root directory of the share.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from etagere.auth.permissions import (
     READ_FILE,
+    Permission,
     on_directory,
     on_file,
+    on_handles,
+    on_hard_link,
     on_list_of_files,
     on_service,
     on_share,
+    on_share_permissions,
 )
+from etagere.model.leases import LeaseVerb
 from etagere.protocol.file.handlers import (
     copies,
     directories,
@@ -56,6 +62,16 @@ SERVICE, SHARE, PATH = Level
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FileOperation(Operation):
     """One row: an operation of the file service."""
+
+    lease_verbs: tuple[LeaseVerb, ...] = ()
+    """The lease actions that it accepts, of an operation on leases."""
+
+    @property
+    def permissions(self) -> Mapping[str, Permission]:
+        if not self.lease_verbs:
+            return super().permissions
+        leased = self.name.removeprefix("lease_")
+        return {f"{verb.value}_{leased}_lease": self.permission for verb in self.lease_verbs}
 
 
 # The formatter would spread each row over many lines.
@@ -113,7 +129,7 @@ OPERATIONS: Final = (
         routes=(Route("GET", SHARE, "stats", "share"),)),
     FileOperation(
         name="lease_share", handler=shares.lease_share,
-        permission=on_share("w"),
+        permission=on_share("w"), lease_verbs=tuple(LeaseVerb),
         routes=(Route("PUT", SHARE, "lease", "share"),)),
     FileOperation(
         name="snapshot_share", handler=shares.snapshot_share,
@@ -126,11 +142,11 @@ OPERATIONS: Final = (
     # Permissions
     FileOperation(
         name="create_permission", handler=permissions.create_permission,
-        permission=on_share("c|w"),
+        permission=on_share_permissions("wd"),
         routes=(Route("PUT", SHARE, "filepermission", "share"),)),
     FileOperation(
         name="get_permission", handler=permissions.get_permission,
-        permission=on_share("r"),
+        permission=on_share_permissions("r"),
         routes=(Route("GET", SHARE, "filepermission", "share"),)),
     # Directories
     FileOperation(
@@ -163,7 +179,7 @@ OPERATIONS: Final = (
         routes=tuple(Route("GET", level, "list", "directory") for level in (SHARE, PATH))),
     FileOperation(
         name="rename_directory", handler=directories.rename_directory,
-        permission=on_directory("w"),
+        permission=on_directory("w", if_absent="c"),
         routes=tuple(Route("PUT", level, "rename", "directory") for level in (SHARE, PATH))),
     # Files
     FileOperation(
@@ -197,10 +213,12 @@ OPERATIONS: Final = (
     FileOperation(
         name="lease_file", handler=files.lease_file,
         permission=on_file("w"),
+        # The lease of a file is infinite, so there is nothing to renew.
+        lease_verbs=tuple(verb for verb in LeaseVerb if verb is not LeaseVerb.RENEW),
         routes=(Route("PUT", PATH, "lease"),)),
     FileOperation(
         name="rename_file", handler=files.rename_file,
-        permission=on_file("w"),
+        permission=on_file("w", if_absent="c"),
         routes=(Route("PUT", PATH, "rename"),)),
     # Ranges of files
     FileOperation(
@@ -227,7 +245,8 @@ OPERATIONS: Final = (
     # Links
     FileOperation(
         name="create_symbolic_link", handler=links.create_symbolic_link,
-        permission=on_file("w", if_absent="c"),
+        # Neither kind of link replaces an entry.
+        permission=on_file("c|w"),
         routes=(Route("PUT", PATH, "", "symboliclink"),)),
     FileOperation(
         name="get_symbolic_link", handler=links.get_symbolic_link,
@@ -235,16 +254,16 @@ OPERATIONS: Final = (
         routes=(Route("GET", PATH, "", "symboliclink"),)),
     FileOperation(
         name="create_hard_link", handler=links.create_hard_link,
-        permission=on_file("w", if_absent="c"),
+        permission=on_hard_link(),
         routes=(Route("PUT", PATH, "", "hardlink"),)),
     # Handles
     FileOperation(
         name="list_handles", handler=handles.list_handles,
-        permission=on_list_of_files("l"),
+        permission=on_handles("l"),
         routes=tuple(Route("GET", level, "listhandles") for level in (SHARE, PATH))),
     FileOperation(
         name="force_close_handles", handler=handles.force_close_handles,
-        permission=on_directory("w"),
+        permission=on_handles("w"),
         routes=tuple(Route("PUT", level, "forceclosehandles") for level in (SHARE, PATH))),
 )
 # fmt: on

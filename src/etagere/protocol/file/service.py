@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from etagere.bodies.store import BodyStore
 from etagere.engine.interface import Engine
 from etagere.protocol.access_log import AccessLog
+from etagere.protocol.file import decode
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.file.operations import OPERATIONS, FileOperation, find_operation
 from etagere.protocol.http.messages import Response
@@ -34,20 +35,15 @@ class FileService(Service):
         settings: Settings,
     ) -> None:
         super().__init__(engine, authenticator, access_log, share)
-        dependencies = FileDependencies(engine, self._properties, store, settings)
+        dependencies = FileDependencies(engine, self._properties, store, settings, authenticator)
         self._calls = {operation: _bind(operation, dependencies) for operation in OPERATIONS}
 
     def route(self, exchange: Exchange) -> Routed:
         operation = find_operation(exchange)
         if operation is None:
             raise no_route(exchange.request.method, exchange.parameter("comp") or "")
-        share, path = exchange.request.resource
-        return Routed(
-            operation,
-            operation.permission,
-            f"{share}/{path}" if path else share,
-            self._calls[operation],
-        )
+        target = decode.target(exchange)
+        return Routed(operation, operation.permission, target, self._calls[operation])
 
 
 def _bind(operation: FileOperation, dependencies: FileDependencies) -> Call:
