@@ -18,15 +18,22 @@ from etagere.model.security_descriptors import (
 from etagere.rules.file_permissions import (
     DEFAULT_DIRECTORY_DESCRIPTOR,
     DEFAULT_DIRECTORY_SDDL,
+    DEFAULT_PERMISSIONS,
+    SYSTEM,
     check_permission,
+    format_permission_key,
     inherit,
-    permission_key,
+    inherited_default,
+    parse_permission_key,
 )
-from etagere.rules.sddl import SID_ALIASES, format_sddl, parse_sddl, parse_sid
-from etagere.rules.security_descriptors import InvalidDescriptorError, encode_descriptor
+from etagere.rules.sddl import format_sddl, parse_sddl, parse_sid
+from etagere.rules.security_descriptors import (
+    InvalidDescriptorError,
+    decode_descriptor,
+    encode_descriptor,
+)
 from tests.rules.descriptors import descriptors
 
-SYSTEM = SID_ALIASES["SY"]
 USER = parse_sid("S-1-5-21-1-2-3-1001")
 GROUP = parse_sid("S-1-5-21-1-2-3-513")
 
@@ -53,30 +60,49 @@ def test_permission_needs_owner_group_and_dacl(text: str) -> None:
         check_permission(parse_sddl(text))
 
 
-def test_key_depends_on_the_content() -> None:
-    key = permission_key(DEFAULT_DIRECTORY_DESCRIPTOR)
-    # The key is stored with files, so it must not change between releases.
-    assert key == "16387723505956774855*12644906644411577338"
-    assert permission_key(parse_sddl(DEFAULT_DIRECTORY_SDDL)) == key
-    assert (
-        permission_key(
-            parse_sddl(
-                DEFAULT_DIRECTORY_SDDL.lower()
-                .replace("o:", "O:", 1)
-                .replace("g:", "G:", 1)
-                .replace("d:", "D:", 1)
-            )
-        )
-        == key
-    )
-    assert permission_key(check_permission(DEFAULT_DIRECTORY_DESCRIPTOR)) != key
-
-
-@given(descriptors)
-def test_key_is_two_numbers_of_64_bits(descriptor: SecurityDescriptor) -> None:
-    match = re.fullmatch(r"([0-9]+)\*([0-9]+)", permission_key(descriptor))
+@pytest.mark.parametrize("number", [0, 1, 2, 139_000_000_000_000_000, (1 << 63) - 1])
+def test_key_of_a_number_is_parsed_back(number: int) -> None:
+    key = format_permission_key(number)
+    match = re.fullmatch(r"([0-9]+)\*([0-9]+)", key)
     assert match is not None
-    assert all(int(number) < 1 << 64 for number in match.groups())
+    assert all(int(half) < 1 << 64 for half in match.groups())
+    assert parse_permission_key(key) == number
+
+
+def test_keys_do_not_change_between_releases() -> None:
+    assert format_permission_key(0) == "0*12842438599266020595"
+    assert format_permission_key(1) == "1*2333475988426792775"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "*",
+        "0*0",
+        "1*" + format_permission_key(0).split("*")[1],
+        "0" + format_permission_key(1),
+        " " + format_permission_key(1),
+        format_permission_key(1) + "0",
+        format_permission_key(1)[:-1],
+        "-" + format_permission_key(1),
+        f"{1 << 64}*1",
+        "9" * 5_000 + "*1",
+        "\u0661*1",
+    ],
+)
+def test_other_keys_are_not_parsed(key: str) -> None:
+    assert parse_permission_key(key) is None
+
+
+def test_default_permissions_are_what_the_root_gives() -> None:
+    directory, file = (DEFAULT_PERMISSIONS[number] for number in (0, 1))
+    assert format_sddl(decode_descriptor(directory)) == DEFAULT_DIRECTORY_SDDL
+    child = inherit(DEFAULT_DIRECTORY_DESCRIPTOR, SYSTEM, SYSTEM, directory=False)
+    assert decode_descriptor(file) == child
+    assert inherited_default(0, directory=True) == 0
+    assert inherited_default(0, directory=False) == 1
+    assert inherited_default(1, directory=True) is None
 
 
 # Inheritance

@@ -75,7 +75,7 @@ class Entry(Record, frozen=True):
     attributes: int
     node: Node
     permission: int = 0
-    """The number of the permission of the share; 0: inherited from the directory."""
+    """The number of its security descriptor in the share, or that of a default descriptor."""
     metadata: Metadata = ()
     posix: PosixOwner | None = None
 
@@ -100,6 +100,13 @@ class FilePermissionNumber(Record, frozen=True):
     number: int
 
 
+class InheritedPermission(Record, frozen=True):
+    """The number of the descriptor that new entries inherit from a directory, under (share id,
+    number of the directory's descriptor, 1 for directories and 0 for files)."""
+
+    number: int
+
+
 # Commands
 
 
@@ -119,12 +126,22 @@ class NewTimes(Part, frozen=True):
     changed: int | None = None
 
 
+class NewPermission(Part, frozen=True):
+    """A security descriptor that a request contains."""
+
+    descriptor: bytes
+    """In its self-relative binary form."""
+    digest: bytes
+    """The SHA-256 of the descriptor."""
+
+
 class NewEntry(Part, frozen=True):
     """What a request that creates an entry says about it."""
 
     times: NewTimes
     attributes: int
-    permission: int = 0
+    permission: int | NewPermission | None = None
+    """The number of a descriptor of the share, or a new one; None: inherited."""
     metadata: Metadata = ()
     posix: PosixOwner | None = None
 
@@ -182,7 +199,7 @@ class SetEntryProperties(Command, frozen=True):
     is_directory: bool
     times: ChangedTimes = ChangedTimes()
     attributes: int | None = None
-    permission: int | None = None
+    permission: int | NewPermission | None = None
     posix: PosixOwner | None = None
     headers: ContentHeaders | None = None
     length: int | None = None
@@ -203,7 +220,7 @@ class RenameEntry(Command, frozen=True):
     destination_lease_id: bytes | None = None
     times: ChangedTimes = ChangedTimes()
     attributes: int | None = None
-    permission: int | None = None
+    permission: int | NewPermission | None = None
     metadata: Metadata | None = None
     only_if_absent: bool = False
     """Whether the caller may create files at the destination, but not replace them."""
@@ -295,9 +312,7 @@ class CreatePermission(Command, frozen=True):
     """Store a security descriptor in a share."""
 
     share: ShareName
-    descriptor: bytes
-    digest: bytes
-    """The SHA-256 of the descriptor."""
+    permission: NewPermission
 
 
 class GetPermission(Command, frozen=True):

@@ -9,7 +9,7 @@ makes of that.
 from __future__ import annotations
 
 import hashlib
-import struct
+import re
 from typing import Final
 
 import msgspec
@@ -56,12 +56,6 @@ def check_permission(descriptor: SecurityDescriptor) -> SecurityDescriptor:
     if descriptor.sacl is None:
         return msgspec.structs.replace(descriptor, sacl=NULL_ACL)
     return descriptor
-
-
-def permission_key(descriptor: SecurityDescriptor) -> str:
-    """Returns the key of a permission, which depends on its content only: `<u64>*<u64>`."""
-    digest = hashlib.sha256(encode_descriptor(descriptor)).digest()
-    return "{}*{}".format(*struct.unpack_from("<QQ", digest))
 
 
 # Inheritance
@@ -161,9 +155,50 @@ def _map_generic_rights(mask: int) -> int:
     return mask
 
 
-# Keys of stored permissions
+# Default permissions
+
+SYSTEM: Final = SID_ALIASES["SY"]
+"""The owner and group of what is created with an account key."""
+DEFAULT_DIRECTORY_PERMISSION: Final = 0
+DEFAULT_FILE_PERMISSION: Final = 1
+DEFAULT_PERMISSIONS: Final = {
+    DEFAULT_DIRECTORY_PERMISSION: encode_descriptor(DEFAULT_DIRECTORY_DESCRIPTOR),
+    DEFAULT_FILE_PERMISSION: encode_descriptor(
+        inherit(DEFAULT_DIRECTORY_DESCRIPTOR, SYSTEM, SYSTEM, directory=False)
+    ),
+}
+"""The permissions that every share has, by their numbers. All other numbers are stamps."""
+
+
+def inherited_default(number: int, *, directory: bool) -> int | None:
+    """Returns the number of the permission that new entries inherit from a directory with the
+    default permission; None if the directory has another one."""
+    if number != DEFAULT_DIRECTORY_PERMISSION:
+        return None
+    return DEFAULT_DIRECTORY_PERMISSION if directory else DEFAULT_FILE_PERMISSION
+
+
+# Keys
+
+_KEY = re.compile(r"(0|[1-9][0-9]{0,19})\*([0-9]{1,20})")
+_NUMBER_MAX = (1 << 63) - 1
 
 
 def format_permission_key(number: int) -> str:
-    """Returns the key by which clients refer to the permission with this number."""
-    return f"{number}*0"
+    """Returns the key by which clients refer to a permission of a share: `<u64>*<u64>`."""
+    return f"{number}*{_check_number(number)}"
+
+
+def parse_permission_key(key: str) -> int | None:
+    """Returns the number of the permission; None if no permission can have this key."""
+    match = _KEY.fullmatch(key)
+    if match is None:
+        return None
+    number = int(match[1])
+    return number if number <= _NUMBER_MAX and match[2] == str(_check_number(number)) else None
+
+
+def _check_number(number: int) -> int:
+    """Returns the second half of a key, which a key that was cut or mistyped does not have."""
+    digest = hashlib.blake2b(number.to_bytes(8, "little"), digest_size=8, person=b"file permission")
+    return int.from_bytes(digest.digest(), "little")

@@ -6,7 +6,14 @@ import asyncio
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.memory import MemoryEngine
-from etagere.model.files import CreateDirectory, CreateFile, CreatePermission, NewEntry, NewTimes
+from etagere.model.files import (
+    CreateDirectory,
+    CreateFile,
+    CreatePermission,
+    NewEntry,
+    NewPermission,
+    NewTimes,
+)
 from etagere.model.ids import new_id
 from etagere.model.shares import CreateShare, SnapshotShare
 from etagere.operations.clock_reset import ResetClock, reset_clock
@@ -39,7 +46,7 @@ def test_ids_and_stamps_of_the_future_are_lowered_together() -> None:
     execute(engine, _directory("before"))
     wall = clock.wall()
     clock.advance(365 * DAY)
-    descriptor = CreatePermission(SHARE, b"descriptor", b"d" * 32)
+    descriptor = CreatePermission(SHARE, NewPermission(b"descriptor", b"d" * 32))
     number: int = execute(engine, Call(permissions.create_permission, descriptor))
     for path in ("a", "a/b", "before/c"):
         execute(engine, _directory(path))

@@ -7,7 +7,7 @@ from typing import Any
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import ReadTxn
 from etagere.model.accounts import AddAccount, RemoveAccount
-from etagere.model.files import CreatePermission, GetPermission
+from etagere.model.files import CreatePermission, NewPermission
 from etagere.model.leases import Acquire, Break, Change, LeaseAction, Release, Renew, new_lease_id
 from etagere.model.shares import (
     NO_SNAPSHOT,
@@ -29,7 +29,7 @@ from etagere.model.shares import (
 )
 from etagere.operations.accounts import add_account, remove_account
 from etagere.operations.file import collections, listing, shares
-from etagere.operations.file.permissions import create_permission, get_permission
+from etagere.operations.file.permissions import create_permission
 from etagere.operations.file.purging import OF_SHARES, may_purge
 from tests.operations.blob.consistency import rows
 from tests.operations.file.fixture import SHARE, FileFixture, file_test
@@ -153,7 +153,7 @@ async def test_a_new_share_does_not_show_the_files_of_a_deleted_one(files: FileF
     await files.put("dir/f", b"bytes")
     taken = await files.snapshot()
     await files.put("dir/f", b"other")
-    descriptor = CreatePermission(SHARE, b"descriptor", b"d" * 32)
+    descriptor = CreatePermission(SHARE, NewPermission(b"descriptor", b"d" * 32))
     await files.write(create_permission, descriptor)
     await files.delete_share()
     await files.create()
@@ -239,18 +239,6 @@ async def test_shares_are_listed_in_pages(files: FileFixture) -> None:
                 break
             command = ListShares(ACCOUNT, limit, "", *more[:3], snapshots=True, deleted=True)
         assert found == everything
-
-
-@file_test
-async def test_permissions_are_stored_once(files: FileFixture) -> None:
-    await files.create()
-    first = await files.write(create_permission, CreatePermission(SHARE, b"one", b"1" * 32))
-    second = await files.write(create_permission, CreatePermission(SHARE, b"two", b"2" * 32))
-    again = await files.write(create_permission, CreatePermission(SHARE, b"one", b"1" * 32))
-    assert first == again != second
-    assert await files.read(get_permission, GetPermission(SHARE, second)) == b"two"
-    unknown = files.read(get_permission, GetPermission(SHARE, 1))
-    assert await code_of(unknown) == "FileInvalidPermissionKey"
 
 
 @file_test

@@ -16,7 +16,14 @@ from msgspec.structs import replace
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import WriteTxn
 from etagere.engine.records import Collection, K, R
-from etagere.model.files import Entry, FileNode, FilePermissionNumber, FileTimes, LinkedFile
+from etagere.model.files import (
+    Entry,
+    FileNode,
+    FilePermissionNumber,
+    FileTimes,
+    InheritedPermission,
+    LinkedFile,
+)
 from etagere.model.shares import HistoryToPurge, Share
 from etagere.operations.file.collections import (
     DELETED_SHARES,
@@ -24,6 +31,7 @@ from etagere.operations.file.collections import (
     EXPIRING_SHARES,
     FORMER_ENTRIES,
     HISTORIES_TO_PURGE,
+    INHERITED_PERMISSIONS,
     LINKED_FILES,
     PERMISSION_NUMBERS,
     PERMISSIONS,
@@ -159,6 +167,10 @@ def _reset_permissions(txn: WriteTxn, lower: Lower) -> int:
     for digest, known in all_rows(txn, PERMISSION_NUMBERS):
         lowered = FilePermissionNumber(lower(known.number))
         changed += _move(txn, PERMISSION_NUMBERS, (digest, digest), (known, lowered))
+    for parent, inherited in all_rows(txn, INHERITED_PERMISSIONS):
+        new_parent = (parent[0], lower(parent[1]), parent[2])
+        new = InheritedPermission(lower(inherited.number))
+        changed += _move(txn, INHERITED_PERMISSIONS, (parent, new_parent), (inherited, new))
     return changed
 
 

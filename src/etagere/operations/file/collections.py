@@ -12,6 +12,7 @@ from etagere.model.files import (
     FileNode,
     FilePermission,
     FilePermissionNumber,
+    InheritedPermission,
     LinkedFile,
 )
 from etagere.model.shares import (
@@ -62,6 +63,9 @@ PERMISSIONS: Collection[tuple[bytes, int], FilePermission] = Collection(
 )
 PERMISSION_NUMBERS: Collection[tuple[bytes, bytes], FilePermissionNumber] = Collection(
     "file_permission_numbers", FilePermissionNumber, (ID, BYTES)
+)
+INHERITED_PERMISSIONS: Collection[tuple[bytes, int, int], InheritedPermission] = Collection(
+    "inherited_file_permissions", InheritedPermission, (ID, UINT, UINT)
 )
 
 

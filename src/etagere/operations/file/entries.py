@@ -27,6 +27,7 @@ from etagere.model.files import (
     GetEntry,
     LeaseFile,
     NewEntry,
+    NewPermission,
     Node,
     RenameEntry,
     SetEntryMetadata,
@@ -35,6 +36,7 @@ from etagere.model.files import (
 )
 from etagere.model.leases import NO_LEASE, Lease, LeaseKind
 from etagere.operations.file.collections import ENTRIES
+from etagere.operations.file.permissions import number_of, permission_of_new
 from etagere.operations.file.shares import change_usage
 from etagere.operations.file.tree import (
     Place,
@@ -132,10 +134,9 @@ def _length(entry: Entry | None) -> int:
 
 def _new_entry(txn: WriteTxn, place: Place, entry_id: int, new: NewEntry, node: Node) -> Entry:
     now, times = txn.now, new.times
+    is_directory = isinstance(node, DirectoryNode)
     attributes = unwrap(
-        attributes_of_new(
-            FileAttributes(new.attributes), is_directory=isinstance(node, DirectoryNode)
-        )
+        attributes_of_new(FileAttributes(new.attributes), is_directory=is_directory)
     )
     return Entry(
         place.name,
@@ -150,7 +151,7 @@ def _new_entry(txn: WriteTxn, place: Place, entry_id: int, new: NewEntry, node: 
         ),
         int(attributes),
         node,
-        new.permission,
+        permission_of_new(txn, place, new.permission, is_directory=is_directory),
         new.metadata,
         new.posix,
     )
@@ -187,7 +188,7 @@ def set_properties(txn: WriteTxn, command: SetEntryProperties) -> Entry:
         times=command.times,
         attributes=_new_attributes(old, command.attributes),
         node=node,
-        permission=old.permission if command.permission is None else command.permission,
+        permission=_new_permission(txn, place, old, command.permission),
         posix=old.posix if command.posix is None else command.posix,
     )
     return put_entry(txn, place, changed)
@@ -213,6 +214,12 @@ def _new_attributes(old: Entry, asked: int | None) -> int:
         return old.attributes
     is_directory = isinstance(old.node, DirectoryNode)
     return int(unwrap(changed_attributes(FileAttributes(asked), is_directory=is_directory)))
+
+
+def _new_permission(
+    txn: WriteTxn, place: Place, old: Entry, asked: int | NewPermission | None
+) -> int:
+    return old.permission if asked is None else number_of(txn, place.tree.share.id, asked)
 
 
 @operation
@@ -279,7 +286,7 @@ def rename_entry(txn: WriteTxn, command: RenameEntry) -> Entry:
         name=destination.name,
         parent_id=destination.directory_id,
         attributes=_new_attributes(old, command.attributes),
-        permission=old.permission if command.permission is None else command.permission,
+        permission=_new_permission(txn, destination, old, command.permission),
         metadata=old.metadata if command.metadata is None else command.metadata,
     )
     if source.key != destination.key:

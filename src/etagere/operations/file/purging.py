@@ -17,6 +17,7 @@ from etagere.operations.file.collections import (
     EXPIRING_SHARES,
     FORMER_ENTRIES,
     HISTORIES_TO_PURGE,
+    INHERITED_PERMISSIONS,
     LINKED_FILES,
     PERMISSION_NUMBERS,
     PERMISSIONS,
@@ -36,6 +37,7 @@ OF_SHARES: Final[tuple[Collection[Any, Any], ...]] = (
     SHARE_USAGE,
     PERMISSIONS,
     PERMISSION_NUMBERS,
+    INHERITED_PERMISSIONS,
 )
 """The collections whose keys begin with the id of a share."""
 

@@ -48,6 +48,8 @@ class Place(NamedTuple):
     directory_ids: tuple[int, ...]
     """The ids of the directories on the way, the root first."""
     name: str
+    directory_permission: int | None = None
+    """The permission of the directory; None: it is the root, which is not read on the way."""
 
     @property
     def directory_id(self) -> int:
@@ -105,12 +107,14 @@ def _resolve(
 ) -> Place:
     """Resolves the directories of a path. Refuses a path whose directory does not exist."""
     directory_ids = [ROOT_ID]
+    permission: int | None = None
     for name in components[:-1]:
         entry = get(directory_ids[-1], name)
         if entry is None or not isinstance(entry.node, DirectoryNode):
             raise Refused(Refusal("ParentNotFound"))
         directory_ids.append(entry.id)
-    return Place(tree, tuple(directory_ids), components[-1] if components else "")
+        permission = entry.permission
+    return Place(tree, tuple(directory_ids), components[-1] if components else "", permission)
 
 
 def find_place(txn: ReadTxn, tree: Tree, components: tuple[str, ...]) -> Place:
