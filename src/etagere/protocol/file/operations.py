@@ -22,6 +22,7 @@ from etagere.auth.permissions import (
 from etagere.protocol.file.handlers import (
     copies,
     directories,
+    downloads,
     files,
     handles,
     links,
@@ -171,7 +172,7 @@ OPERATIONS: Final = (
         permission=on_file("w", if_absent="c"),
         routes=(Route("PUT", PATH),)),
     FileOperation(
-        name="get_file", handler=files.get_file,
+        name="get_file", handler=downloads.get_file,
         permission=READ_FILE,
         routes=(Route("GET", PATH),)),
     FileOperation(
