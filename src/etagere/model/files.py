@@ -290,6 +290,8 @@ class ListRanges(Command, frozen=True):
     """Where the page starts."""
     previous: int | None = None
     """The time of the snapshot to compare with."""
+    follows_renames: bool = False
+    """Whether the file may have had another path in that snapshot."""
 
 
 class FileRange(Part, frozen=True):
@@ -303,6 +305,8 @@ class FileRange(Part, frozen=True):
 
 class FileRanges(TimedResult, frozen=True):
     entry: Entry
+    length: int
+    """The length of the file."""
     ranges: tuple[FileRange, ...]
     following: int | None
     """Where the next page starts; None: there is none."""

@@ -119,7 +119,8 @@ def list_ranges(txn: ReadTxn, command: ListRanges) -> FileRanges:
     start, end = _span(command.first, command.last, content.length)
     found = _ranges(txn, command, result.entry, max(start, command.start), end)
     more = found[command.limit].start if len(found) > command.limit else None
-    return FileRanges(txn.steady_now, result.entry, tuple(found[: command.limit]), more)
+    ranges = tuple(found[: command.limit])
+    return FileRanges(txn.steady_now, result.entry, content.length, ranges, more)
 
 
 def _ranges(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from etagere.auth.permissions import Public
-from etagere.auth.principal import TokenHolder
 from etagere.auth.request import is_text
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
@@ -172,9 +171,3 @@ def delete_snapshots(exchange: Exchange) -> DeleteSnapshots:
         return DeleteSnapshots(written.lower())
     except ValueError:
         raise invalid_header("x-ms-delete-snapshots", written) from None
-
-
-def overrides(exchange: Exchange) -> dict[str, str]:
-    """Returns the response headers that a token overrides."""
-    principal = exchange.principal
-    return principal.overrides if isinstance(principal, TokenHolder) else {}

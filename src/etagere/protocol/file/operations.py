@@ -28,6 +28,7 @@ from etagere.model.leases import LeaseVerb
 from etagere.protocol.file.handlers import (
     copies,
     directories,
+    downloads,
     files,
     handles,
     links,
@@ -187,7 +188,7 @@ OPERATIONS: Final = (
         permission=on_file("w", if_absent="c"),
         routes=(Route("PUT", PATH),)),
     FileOperation(
-        name="get_file", handler=files.get_file,
+        name="get_file", handler=downloads.get_file,
         permission=READ_FILE,
         routes=(Route("GET", PATH),)),
     FileOperation(

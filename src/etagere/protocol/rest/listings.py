@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final, Generic
+from typing import Final, Generic, TypeVar
 
 from etagere.config import KIB, MIB
 from etagere.engine.interface import Engine, ReadClass, ReadTxn, Steps
@@ -86,7 +86,8 @@ class EncodedRows(Generic[Row]):
         return LIMITS.step_bytes * self._rows // max(1, self._bytes)
 
 
-Operation = Callable[[ReadTxn, FillPage[Asked, Row]], Steps[FilledPage[Row]]]
+T = TypeVar("T")
+Operation = Callable[[ReadTxn, FillPage[Asked, Row]], Steps[T]]
 
 
 EncodeRows = Callable[[Sequence[Row], int], list[str]]
@@ -96,7 +97,7 @@ EncodeRows = Callable[[Sequence[Row], int], list[str]]
 async def listed(
     engine: Engine,
     read_class: ReadClass,
-    operation: Operation[Asked, Row],
+    operation: Operation[Asked, Row, FilledPage[Row]],
     asked: Asked,
     encode: EncodeRows[Row],
     start: str,
@@ -107,17 +108,37 @@ async def listed(
     """Returns the response with a page, between a start and an end with the marker of the next
     page. The start ends with the opening tag of the rows, and the end begins with the closing one.
     `in_thread`: the steps of the operation may be long."""
+    filled = await fill_page(engine, read_class, operation, asked, encode, in_thread=in_thread)
+    return page_response(filled, start, end)
+
+
+async def fill_page(
+    engine: Engine,
+    read_class: ReadClass,
+    operation: Operation[Asked, Row, T],
+    asked: Asked,
+    encode: EncodeRows[Row],
+    *,
+    in_thread: bool = False,
+) -> T:
+    """Returns the result of an operation that fills a page."""
 
     def new_page(now: int) -> EncodedRows[Row]:
         return EncodedRows(lambda rows: encode(rows, now), UNSENT.page_bytes_max())
 
     command = FillPage(asked, new_page)
     if in_thread:
-        filled = await engine.read_in_thread(
+        return await engine.read_in_thread(
             lambda txn, command: run_at_once(operation(txn, command)), command, read_class
         )
-    else:
-        filled = await engine.read_in_steps(operation, command, read_class)
+    return await engine.read_in_steps(operation, command, read_class)
+
+
+def page_response(
+    filled: FilledPage[Row], start: str, end: Callable[[Row | None], str]
+) -> Response:
+    """Returns the response with a page that `fill_page` has filled; `start` and `end` as in
+    `listed`."""
     page = filled.page
     assert isinstance(page, EncodedRows)
     parts, tail = page.parts, end(filled.following)

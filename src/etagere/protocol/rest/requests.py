@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from etagere.auth.principal import TokenHolder
 from etagere.auth.request import is_text
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
@@ -37,6 +38,12 @@ def integer_header(exchange: Exchange, name: str, minimum: int, maximum: int) ->
     if NUMBER.fullmatch(written) is None or not minimum <= int(written) <= maximum:
         raise invalid_header(name, written)
     return int(written)
+
+
+def header_overrides(exchange: Exchange) -> dict[str, str]:
+    """Returns the response headers that a token overrides, by name in lower case."""
+    principal = exchange.principal
+    return principal.overrides if isinstance(principal, TokenHolder) else {}
 
 
 # Parameters

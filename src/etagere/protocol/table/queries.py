@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 from collections.abc import Callable
 from typing import Final
 
@@ -12,6 +10,7 @@ from etagere.auth.principal import TokenHolder
 from etagere.auth.request import is_text
 from etagere.engine.interface import unwrap
 from etagere.model.tables import NO_KEY_LIMITS, Entity, KeyLimits, Keys, Properties, Table
+from etagere.protocol.rest.continuation_tokens import format_token, parse_token
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.requests import NUMBER, bad_parameter
 from etagere.protocol.rest.responses import Headers
@@ -19,7 +18,6 @@ from etagere.rules.entities import TABLE_NAME_LENGTH_MAX
 from etagere.rules.filters import Filter, parse_filter, parse_select
 
 PAGE_MAX: Final = 1_000
-_TOKEN_VERSION: Final = "1"
 
 
 def check_parameters(exchange: Exchange) -> None:
@@ -118,22 +116,14 @@ def table_continuation(following: str) -> Headers:
 
 
 def _encode(text: str) -> bytes:
-    """Encodes text for a continuation token, in the form of the service."""
-    encoded = base64.b64encode(text.encode()).replace(b"=", b"-")
-    return b"%b!%d!%b" % (_TOKEN_VERSION.encode(), len(encoded), encoded)
+    return format_token(text).encode()
 
 
 def _decode(name: str, written: str) -> str:
-    version, _, rest = written.partition("!")
-    length, _, encoded = rest.partition("!")
-    try:
-        if version != _TOKEN_VERSION or length != str(len(encoded)):
-            raise ValueError("not one of ours")
-        # A client may have put the token into its query as it was, where a plus is a space.
-        standard = encoded.replace("-", "=").replace(" ", "+")
-        return base64.b64decode(standard, validate=True).decode()
-    except (binascii.Error, ValueError):
-        raise bad_parameter("InvalidInput", name, written) from None
+    text = parse_token(written)
+    if text is None:
+        raise bad_parameter("InvalidInput", name, written)
+    return text
 
 
 # Tables, which are filtered like entities

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from msgspec.structs import replace
 
-from etagere.bodies.store import BodyReader, Plan
-from etagere.config import KIB
+from etagere.bodies.store import BodyReader
 from etagere.engine.interface import abort_if
 from etagere.model.blobs import (
     BlobKind,
@@ -30,23 +28,19 @@ from etagere.protocol.blob import decode, decode_pages, decode_tags, decode_tier
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED, NOT_ENCRYPTED
 from etagere.protocol.blob.permitted import read_as_caller
-from etagere.protocol.codecs import structured_messages
-from etagere.protocol.http.messages import FilePart, Response
+from etagere.protocol.http.messages import Response
 from etagere.protocol.http.ranges import Range
-from etagere.protocol.rest import checksums, leases, requests, uploads
+from etagere.protocol.rest import checksums, downloads, leases, requests, uploads
 from etagere.protocol.rest.conditions import write_conditions
+from etagere.protocol.rest.downloads import FoundBytes, StoredMd5
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.metadata import metadata_headers, read_metadata
-from etagere.protocol.rest.ranges import byte_range
-from etagere.protocol.rest.responses import Headers, stamp_headers
-from etagere.protocol.time_slices import TimeSlice
+from etagere.protocol.rest.responses import stamp_headers
 from etagere.rules.dates import format_instant
 from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
 
 _TIER_OF_DOWNLOADS_SINCE: Final = "2026-10-06"
 """Before this version, only Get Blob Properties returns the access tier."""
-_READ_BYTES_MAX: Final = 64 * KIB
-"""Shorter bodies are read completely, verified, and sent together with the head."""
 _UNCOMMITTED_DELETED_SINCE: Final = "2013-08-15"
 """The first version in which uncommitted blocks without a blob can be deleted."""
 _DELETED = (b"x-ms-delete-type-permanent", b"true")
@@ -130,7 +124,7 @@ async def get_blob_properties(exchange: Exchange, deps: BlobDependencies) -> Res
     shown = await _get_result(exchange, deps)
     headers = encode.blob_headers(
         shown,
-        decode.overrides(exchange),
+        requests.header_overrides(exchange),
         is_snapshot=decode.names_snapshot(exchange),
         with_tier=True,
         with_last_access=deps.shows_last_access(exchange),
@@ -153,60 +147,28 @@ async def _get_result(exchange: Exchange, deps: BlobDependencies) -> BlobResult:
 
 
 async def get_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
-    reader = deps.store.open_reader()
-    try:
-        response = await _opened(exchange, deps, reader)
-    except BaseException:
-        reader.close()
-        raise
-    # The plan stays readable until the last byte was sent.
-    response.finished = reader.close
-    return response
+    async def opened(reader: BodyReader) -> Response:
+        return await _opened(exchange, deps, reader)
+
+    return await downloads.with_reader(deps.store, opened)
 
 
 async def _opened(exchange: Exchange, deps: BlobDependencies, reader: BodyReader) -> Response:
-    asked, structured = byte_range(exchange), uploads.is_structured(exchange)
-    if asked is None:
-        checksums.refuse_range_checksums(exchange)
+    asked = downloads.requested_range(exchange)
     opened = await _located(exchange, deps, asked)
-    shown, start, length, plan = opened.result, opened.start, opened.length, opened.plan
-    reader.limit_to(plan)
-    if length <= _READ_BYTES_MAX:
-        plan = await reader.read(plan)
-    total = shown.blob.content.length
+    blob = opened.result.blob
     headers = encode.blob_headers(
-        shown,
-        decode.overrides(exchange),
+        opened.result,
+        requests.header_overrides(exchange),
         is_snapshot=decode.names_snapshot(exchange),
         with_tier=exchange.version >= _TIER_OF_DOWNLOADS_SINCE,
         with_last_access=deps.shows_last_access(exchange),
     )
-    if not opened.is_range:
-        status = 200
-        headers += encode.md5_headers(shown.blob, b"Content-MD5")
-    else:
-        status = 206
-        headers += encode.md5_headers(shown.blob, b"x-ms-blob-content-md5")
-        last = start + length - 1
-        headers.append((b"Content-Range", b"bytes %d-%d/%d" % (start, last, total)))
-        wanted = checksums.wanted_checksums(exchange, length)
-        if wanted:
-            plan = await _joined(reader.chunks(plan))
-            headers += checksums.checksum_headers(plan, wanted)
-    if structured:
-        headers += uploads.structured_response_headers(length)
-        return _structured(status, headers, plan, length, reader)
-    return Response(status, headers, _body(exchange, plan, reader), length)
-
-
-def _structured(
-    status: int, headers: Headers, plan: Plan, length: int, reader: BodyReader
-) -> Response:
-    if isinstance(plan, bytes):
-        return Response(status, headers, structured_messages.encoded(plan))
-    encoder = structured_messages.Encoder(length)
-    body = structured_messages.stream(encoder, reader.chunks(plan, final=True))
-    return Response(status, headers, body, encoder.length)
+    found = FoundBytes(
+        opened.plan, opened.start, opened.length, blob.content.length, opened.is_range
+    )
+    md5 = StoredMd5(blob.headers.content_md5, b"x-ms-blob-content-md5")
+    return await downloads.respond(exchange, reader, found, headers, md5)
 
 
 async def _located(
@@ -226,17 +188,6 @@ async def _located(
                 recording.note(ask.blob, opened.result.blob.stamp)
             return opened
     raise RuntimeError("what may take long is not given up")
-
-
-def _body(
-    exchange: Exchange, plan: Plan, reader: BodyReader
-) -> bytes | AsyncIterator[bytes] | Iterator[FilePart]:
-    """Returns the body of a download. Over TLS, or with bytes from the ledger, it passes through
-    this process and is verified. Otherwise the kernel sends it from the page cache."""
-    if isinstance(plan, bytes):
-        return plan
-    parts = None if exchange.http.secure else reader.file_parts(plan)
-    return reader.chunks(plan, final=True) if parts is None else parts
 
 
 # Properties
@@ -315,12 +266,3 @@ async def delete_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     taken = DeleteSnapshot(name, snapshot, conditions, lease_id)
     await deps.engine.write(snapshots.delete_snapshot, taken)
     return Response(202, [_DELETED])
-
-
-async def _joined(chunks: AsyncIterator[bytes]) -> bytes:
-    """Joins chunks in time slices, since a blob may have very many small pieces."""
-    time_slice, joined = TimeSlice(), []
-    async for chunk in chunks:
-        joined.append(chunk)
-        await time_slice.yield_if_over()
-    return b"".join(joined)

@@ -11,10 +11,6 @@ async def create_file(_exchange: Exchange, _deps: FileDependencies) -> Response:
     raise NotImplementedError
 
 
-async def get_file(_exchange: Exchange, _deps: FileDependencies) -> Response:
-    raise NotImplementedError
-
-
 async def get_file_properties(_exchange: Exchange, _deps: FileDependencies) -> Response:
     raise NotImplementedError
 

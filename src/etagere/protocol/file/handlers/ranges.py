@@ -1,15 +1,83 @@
-"""Reads and writes of ranges."""
+"""Ranges of files: written, cleared and listed."""
 
 from __future__ import annotations
 
+from typing import Final
+
+from msgspec.structs import replace
+
+from etagere.engine.interface import Refused
+from etagere.errors import Refusal
+from etagere.model.bodies import Body
+from etagere.model.files import Entry
+from etagere.model.ids import new_id
+from etagere.operations.file import ranges
+from etagere.protocol.codecs import range_lists
+from etagere.protocol.file import decode_ranges
 from etagere.protocol.file.dependencies import FileDependencies
+from etagere.protocol.file.encode import ENCRYPTED
 from etagere.protocol.http.messages import Response
+from etagere.protocol.rest import checksums, requests, uploads
 from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.responses import XML, Headers, stamp_headers
+from etagere.protocol.time_slices import run_in_slices
+from etagere.rules.dates import format_instant
+
+_WRITE_TIME_SINCE: Final = "2021-06-08"
+"""The first version in which responses to writes contain the last write time."""
 
 
-async def put_range(_exchange: Exchange, _deps: FileDependencies) -> Response:
-    raise NotImplementedError
+async def put_range(exchange: Exchange, deps: FileDependencies) -> Response:
+    if decode_ranges.is_clear(exchange):
+        return await _clear_range(exchange, deps)
+    length = uploads.announced_length(exchange, decode_ranges.RANGE_BYTES_MAX)
+    start, end = decode_ranges.range_to_change(exchange)
+    if length != end - start:
+        raise requests.invalid_header("Content-Length", str(length))
+    command = decode_ranges.put_range(exchange, start, Body(b"", length, 0), new_id())
+    if length > uploads.PRECHECK_BYTES_MIN:
+        await deps.engine.read(ranges.precheck_range, command)
+    async with deps.store.writer(length, inline=False, md5=True) as writer:
+        body = await uploads.receive(exchange, writer)
+        checksums.require_intact(exchange, body, writer.md5)
+        entry = await deps.engine.write(ranges.put_range, replace(command, body=body))
+    headers = [*range_headers(exchange, entry), checksums.md5_header(writer.md5)]
+    if checksums.announced_crc64(exchange) is not None:
+        headers.append(checksums.crc64_header(body.crc))
+    return Response(201, [*headers, *uploads.structured_headers(exchange), ENCRYPTED])
 
 
-async def list_ranges(_exchange: Exchange, _deps: FileDependencies) -> Response:
-    raise NotImplementedError
+async def _clear_range(exchange: Exchange, deps: FileDependencies) -> Response:
+    if exchange.http.body.length:
+        raise requests.invalid_header("Content-Length", str(exchange.http.body.length))
+    if exchange.header("content-md5") is not None:
+        # There are no bytes for the checksum.
+        raise Refused(Refusal("UnsupportedHeader", {"HeaderName": "Content-MD5"}))
+    command = decode_ranges.clear_range(exchange, new_id())
+    entry = await deps.engine.write(ranges.clear_range, command)
+    return Response(201, range_headers(exchange, entry))
+
+
+def range_headers(exchange: Exchange, entry: Entry) -> Headers:
+    """Returns the headers that describe a file after a write to a range."""
+    headers = stamp_headers(entry.stamp)
+    if exchange.version >= _WRITE_TIME_SINCE:
+        written = format_instant(entry.times.written).encode()
+        headers.append((b"x-ms-file-last-write-time", written))
+    return headers
+
+
+async def list_ranges(exchange: Exchange, deps: FileDependencies) -> Response:
+    command = decode_ranges.list_ranges(exchange)
+    listed = await deps.engine.read_in_thread(
+        ranges.list_ranges, command, exchange.read_class("list_ranges")
+    )
+    paged = exchange.version >= decode_ranges.RANGES_PAGED_SINCE
+    if listed.following is not None and not paged:
+        # Clients that do not support markers would take these for all ranges.
+        raise Refused(Refusal("OutOfRangeInput", {"Maximum": command.limit}))
+    headers = [XML, *stamp_headers(listed.entry.stamp)]
+    headers.append((b"x-ms-content-length", b"%d" % listed.length))
+    with_marker = paged and decode_ranges.asks_for_page(exchange)
+    body = await run_in_slices(range_lists.encode(listed, with_marker=with_marker))
+    return Response(200, headers, body)
