@@ -9,16 +9,28 @@ import pytest
 from etagere.errors import Refusal
 from etagere.rules.opens import (
     EVERYTHING,
+    HANDLES_MAX,
+    RANGE_LOCKS_MAX,
+    ROOT_HANDLES_MAX,
     Access,
+    CacheBreak,
+    Caching,
     OpenMode,
     RangeLock,
     RestAccess,
+    cache_break,
+    check_delete_pending,
+    check_handle_count,
+    check_handle_read,
+    check_handle_write,
     check_lock,
     check_open,
     check_rest_access,
     check_rest_read,
     check_rest_write,
     conflicts,
+    delays_open,
+    handle_cache_break,
 )
 
 R, W, D = Access.READ, Access.WRITE, Access.DELETE
@@ -57,7 +69,13 @@ def test_rest_operations_while_an_smb_handle_is_open(share: Access) -> None:
     for column, allowed in zip(COLUMNS, BY_SHARE_MODE[share], strict=True):
         expected = "" if allowed else "SharingViolation"
         assert code(check_rest_access(column, held)) == expected, column
-    assert check_rest_access(RestAccess.QUERY, held) is None
+    same = {RestAccess.SET: RestAccess.WRITE}
+    for asked, like in same.items():
+        assert check_rest_access(asked, held) == check_rest_access(like, held)
+    for free in (RestAccess.LIST, RestAccess.CREATE, RestAccess.QUERY):
+        assert check_rest_access(free, held) is None
+    renamed = check_rest_access(RestAccess.RENAME, held)
+    assert code(renamed) == ("" if share & D else "SharingViolation")
 
 
 @pytest.mark.parametrize("access", ALL_ACCESS)
@@ -95,6 +113,26 @@ def test_opens_exclude_each_other_by_access_or_share_mode(one: OpenMode) -> None
         assert code(refusal) == ("" if allowed else "SharingViolation")
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_opens_wait_for_rest_operations_that_are_in_the_way(mode: OpenMode) -> None:
+    for access in RestAccess:
+        moves = access in (RestAccess.RENAME, RestAccess.DELETE)
+        assert delays_open(access, mode) is (moves or conflicts(access.mode, mode))
+
+
+@pytest.mark.parametrize("access", ALL_ACCESS)
+def test_deletion_on_close_needs_delete_access(access: Access) -> None:
+    refusal = check_delete_pending(OpenMode(access, EVERYTHING))
+    assert code(refusal) == ("" if access & D else "AuthorizationFailure")
+
+
+def test_the_number_of_handles_is_limited() -> None:
+    for is_root, maximum in ((False, HANDLES_MAX), (True, ROOT_HANDLES_MAX)):
+        assert check_handle_count(maximum - 1, is_root=is_root) is None
+        refusal = check_handle_count(maximum, is_root=is_root)
+        assert code(refusal) == "HandleLimitExceeded"
+
+
 def test_every_open_counts() -> None:
     opens = [OpenMode(R, EVERYTHING), OpenMode(R, R)]
     assert check_open(OpenMode(R, EVERYTHING), opens, leased=False) is None
@@ -129,3 +167,65 @@ def test_overlapping_ranges(start: int, end: int, overlaps: bool) -> None:
         assert code(check_lock(shared, [EXCLUSIVE_LOCK])) == conflict
         assert code(check_lock(exclusive, [SHARED_LOCK])) == conflict
         assert code(check_lock(exclusive, [EXCLUSIVE_LOCK])) == conflict
+
+
+@pytest.mark.parametrize("is_owner", [True, False])
+@pytest.mark.parametrize(
+    ("start", "end", "overlaps"),
+    [(0, 10, False), (0, 11, True), (19, 30, True), (20, 30, False), (12, 13, True)],
+)
+def test_locks_and_the_data_of_handles(
+    start: int, end: int, overlaps: bool, is_owner: bool
+) -> None:
+    """The owner of an exclusive lock reads and writes; that of a shared lock only reads."""
+    handle = 1 if is_owner else 2
+    others = "FileLockConflict" if overlaps and not is_owner else ""
+    anyone = "FileLockConflict" if overlaps else ""
+    assert code(check_handle_read(handle, [EXCLUSIVE_LOCK], start, end)) == others
+    assert code(check_handle_write(handle, [EXCLUSIVE_LOCK], start, end)) == others
+    assert check_handle_read(handle, [SHARED_LOCK], start, end) is None
+    assert code(check_handle_write(handle, [SHARED_LOCK], start, end)) == anyone
+
+
+def test_the_number_of_locks_is_limited() -> None:
+    locks = [RangeLock(1, at, at + 1, exclusive=True) for at in range(RANGE_LOCKS_MAX)]
+    more = RangeLock(1, RANGE_LOCKS_MAX, RANGE_LOCKS_MAX + 1, exclusive=True)
+    assert check_lock(more, locks[1:]) is None
+    assert code(check_lock(more, locks)) == "FileLockConflict"
+
+
+# Caches
+
+CR, CRW, CRH = Caching.READ, Caching.READ | Caching.WRITE, Caching.READ | Caching.HANDLE
+CRWH = CRW | Caching.HANDLE
+# What the client may still cache, and whether the operation waits for it.
+FLUSH = {CRWH: (CRH, True), CRW: (CR, True)}
+DISCARD = {
+    CRWH: (Caching.NONE, True),
+    CRW: (Caching.NONE, True),
+    CRH: (Caching.NONE, False),
+    CR: (Caching.NONE, False),
+}
+CLOSE = {CRWH: (CRW, True), CRH: (CR, True)}
+BREAKS: dict[RestAccess, dict[Caching, tuple[Caching, bool]]] = {
+    RestAccess.LIST: {},
+    RestAccess.CREATE: {},
+    RestAccess.QUERY: FLUSH,
+    RestAccess.READ: FLUSH,
+    RestAccess.LEASE: FLUSH,
+    RestAccess.WRITE: DISCARD,
+    RestAccess.SET: DISCARD,
+    RestAccess.REPLACE: DISCARD,
+    RestAccess.RENAME: CLOSE,
+    RestAccess.DELETE: CLOSE,
+}
+
+
+@pytest.mark.parametrize("held", [Caching.NONE, CR, CRW, CRH, CRWH])
+def test_caches_that_rest_operations_break(held: Caching) -> None:
+    assert set(BREAKS) == set(RestAccess)
+    for access, rows in BREAKS.items():
+        expected = CacheBreak(*rows[held]) if held in rows else None
+        assert cache_break(access, held) == expected, access
+    in_the_way = CacheBreak(*CLOSE[held]) if held in CLOSE else None
+    assert handle_cache_break(held) == in_the_way

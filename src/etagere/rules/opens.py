@@ -8,10 +8,12 @@ it again; they never conflict with each other, only with SMB opens.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from etagere.errors import Refusal
+
+# Share modes
 
 
 class Access(enum.IntFlag):
@@ -41,32 +43,74 @@ def conflicts(one: OpenMode, other: OpenMode) -> bool:
 
 
 class RestAccess(enum.Enum):
-    """What a REST operation does to a file, as an open."""
+    """What a REST operation does to an entry."""
 
-    QUERY = OpenMode(Access.NONE, EVERYTHING)
-    """List Directories and Files, Get File Properties, Get File Metadata."""
-    READ = OpenMode(Access.READ, EVERYTHING)
+    LIST = enum.auto()
+    """List Directories and Files."""
+    CREATE = enum.auto()
+    """Create Directory, and anything else that is refused if the entry exists."""
+    QUERY = enum.auto()
+    """Get Properties, Get Metadata."""
+    READ = enum.auto()
     """Get File, List Ranges."""
-    WRITE = OpenMode(Access.WRITE, EVERYTHING)
-    """Put Range, Set File Properties, Set File Metadata."""
-    REPLACE = OpenMode(Access.WRITE | Access.DELETE, EVERYTHING)
-    """Create File over an existing file, Copy File, Rename."""
-    DELETE = OpenMode(Access.DELETE, EVERYTHING)
-    """Delete File. No SMB handle may be open at all, whatever it shares."""
-    LEASE = OpenMode(EVERYTHING, Access.READ)
-    """Lease File (acquire): held while the file is leased, towards SMB opens.
+    WRITE = enum.auto()
+    """Put Range, and Set File Properties with another length."""
+    SET = enum.auto()
+    """Set Properties, Set Metadata."""
+    REPLACE = enum.auto()
+    """Create File and Copy File over an existing file, which keeps its ID."""
+    RENAME = enum.auto()
+    """Rename, at the source."""
+    DELETE = enum.auto()
+    """Delete, and Rename over an existing file. No SMB handle may be open at all, whatever it
+    shares."""
+    LEASE = enum.auto()
+    """Lease File (acquire): held while the file is leased, towards SMB opens."""
 
-    The documentation lists write and delete access; the table of failing operations follows only
-    if it includes read access.
-    """
+    @property
+    def mode(self) -> OpenMode:
+        """The open that the operation amounts to."""
+        return _REST_MODES[self]
+
+
+_REST_MODES: Final = {
+    RestAccess.LIST: OpenMode(Access.NONE, EVERYTHING),
+    RestAccess.CREATE: OpenMode(Access.NONE, EVERYTHING),
+    RestAccess.QUERY: OpenMode(Access.NONE, EVERYTHING),
+    RestAccess.READ: OpenMode(Access.READ, EVERYTHING),
+    RestAccess.WRITE: OpenMode(Access.WRITE, EVERYTHING),
+    RestAccess.SET: OpenMode(Access.WRITE, EVERYTHING),
+    RestAccess.REPLACE: OpenMode(Access.WRITE | Access.DELETE, EVERYTHING),
+    RestAccess.RENAME: OpenMode(Access.DELETE, EVERYTHING),
+    RestAccess.DELETE: OpenMode(Access.DELETE, EVERYTHING),
+    # The documentation lists write and delete access; the table of failing operations follows only
+    # if it includes read access.
+    RestAccess.LEASE: OpenMode(EVERYTHING, Access.READ),
+}
 
 
 def check_rest_access(asked: RestAccess, opens: Iterable[OpenMode]) -> Refusal | None:
-    """Refuses a REST operation that the SMB opens of the file do not allow."""
+    """Refuses a REST operation that the SMB opens of the entry do not allow."""
     for held in opens:
-        if asked is RestAccess.DELETE or conflicts(asked.value, held):
+        if refused_by(asked, held):
             return Refusal("SharingViolation")
     return None
+
+
+def refused_by(asked: RestAccess, held: OpenMode) -> bool:
+    """Whether an SMB open does not allow a REST operation."""
+    return asked is RestAccess.DELETE or conflicts(asked.mode, held)
+
+
+def delays_open(in_progress: RestAccess, asked: OpenMode) -> bool:
+    """Whether an SMB open has to wait for a REST operation that is in progress.
+
+    Not only operations that conflict: an entry that is moved or removed may be elsewhere, or gone,
+    once the operation has ended.
+    """
+    if in_progress in (RestAccess.RENAME, RestAccess.DELETE):
+        return True
+    return conflicts(in_progress.mode, asked)
 
 
 _WHILE_LEASED: Final = OpenMode(Access.WRITE | Access.DELETE, Access.READ)
@@ -82,6 +126,27 @@ def check_open(asked: OpenMode, opens: Iterable[OpenMode], *, leased: bool) -> R
     return None
 
 
+HANDLES_MAX: Final = 2_000
+"""The maximum number of handles on one file or directory."""
+ROOT_HANDLES_MAX: Final = 10_000
+"""The maximum number of handles on the root directory of a share."""
+
+
+def check_handle_count(count: int, *, is_root: bool) -> Refusal | None:
+    """Refuses one more handle on an entry that has `count` of them."""
+    maximum = ROOT_HANDLES_MAX if is_root else HANDLES_MAX
+    return Refusal("HandleLimitExceeded") if count >= maximum else None
+
+
+def check_delete_pending(held: OpenMode) -> Refusal | None:
+    """Refuses to mark an entry for deletion, or to clear the mark, through an open without delete
+    access."""
+    return None if held.access & Access.DELETE else Refusal("AuthorizationFailure")
+
+
+# Byte-range locks
+
+
 class RangeLock(NamedTuple):
     """A byte-range lock of a handle. The end is exclusive."""
 
@@ -89,6 +154,10 @@ class RangeLock(NamedTuple):
     start: int
     end: int
     exclusive: bool
+
+
+RANGE_LOCKS_MAX: Final = 4_096
+"""The maximum number of locks on one file, each of which is compared with every new one."""
 
 
 def check_rest_write(locks: Iterable[RangeLock]) -> Refusal | None:
@@ -104,13 +173,107 @@ def check_rest_read(locks: Iterable[RangeLock], start: int, end: int) -> Refusal
     return None
 
 
+def check_handle_read(
+    handle: int, locks: Iterable[RangeLock], start: int, end: int
+) -> Refusal | None:
+    """Refuses a read of bytes that another handle has locked exclusively."""
+    for lock in locks:
+        if lock.exclusive and lock.handle != handle and lock.start < end and start < lock.end:
+            return Refusal("FileLockConflict")
+    return None
+
+
+def check_handle_write(
+    handle: int, locks: Iterable[RangeLock], start: int, end: int
+) -> Refusal | None:
+    """Refuses a write to bytes that another handle has locked, or that any has locked shared: the
+    owner of a shared lock may not write either."""
+    for lock in locks:
+        is_own = lock.exclusive and lock.handle == handle
+        if not is_own and lock.start < end and start < lock.end:
+            return Refusal("FileLockConflict")
+    return None
+
+
 def check_lock(asked: RangeLock, locks: Iterable[RangeLock]) -> Refusal | None:
     """Refuses a byte-range lock that overlaps one that excludes it.
 
     Shared locks overlap each other. A handle conflicts with its own exclusive locks, too.
     """
+    count = 0
     for lock in locks:
+        count += 1
         overlaps = lock.start < asked.end and asked.start < lock.end
         if overlaps and (asked.exclusive or lock.exclusive):
             return Refusal("FileLockConflict")
-    return None
+    return Refusal("FileLockConflict") if count >= RANGE_LOCKS_MAX else None
+
+
+# Caches of SMB clients
+
+
+class Caching(enum.IntFlag):
+    """What an SMB client may cache of a file: an oplock, or an SMB lease."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+    """Writes that the server has not seen yet."""
+    HANDLE = 4
+    """Handles that the program has closed, but the client has not."""
+
+
+class CacheBreak(NamedTuple):
+    """A demand to cache less."""
+
+    left: Caching
+    """What the client may still cache."""
+    waits: bool
+    """Whether the operation waits for the acknowledgement of the client."""
+
+
+_R: Final = Caching.READ
+_RW: Final = Caching.READ | Caching.WRITE
+_RH: Final = Caching.READ | Caching.HANDLE
+_RWH: Final = Caching.READ | Caching.WRITE | Caching.HANDLE
+
+_Breaks = Mapping[Caching, CacheBreak]
+_NO_BREAKS: Final[_Breaks] = {}
+_FLUSH_WRITES: Final[_Breaks] = {
+    _RWH: CacheBreak(_RH, waits=True),
+    _RW: CacheBreak(_R, waits=True),
+}
+_DISCARD: Final[_Breaks] = {
+    _RWH: CacheBreak(Caching.NONE, waits=True),
+    _RW: CacheBreak(Caching.NONE, waits=True),
+    _RH: CacheBreak(Caching.NONE, waits=False),
+    _R: CacheBreak(Caching.NONE, waits=False),
+}
+_CLOSE_HANDLES: Final[_Breaks] = {
+    _RWH: CacheBreak(_RW, waits=True),
+    _RH: CacheBreak(_R, waits=True),
+}
+
+_CACHE_BREAKS: Final[Mapping[RestAccess, _Breaks]] = {
+    RestAccess.LIST: _NO_BREAKS,
+    RestAccess.CREATE: _NO_BREAKS,
+    RestAccess.QUERY: _FLUSH_WRITES,
+    RestAccess.READ: _FLUSH_WRITES,
+    RestAccess.WRITE: _DISCARD,
+    RestAccess.SET: _DISCARD,
+    RestAccess.REPLACE: _DISCARD,
+    RestAccess.RENAME: _CLOSE_HANDLES,
+    RestAccess.DELETE: _CLOSE_HANDLES,
+    RestAccess.LEASE: _FLUSH_WRITES,
+}
+
+
+def cache_break(asked: RestAccess, held: Caching) -> CacheBreak | None:
+    """Returns what a client must stop caching before a REST operation; None: nothing."""
+    return _CACHE_BREAKS[asked].get(held)
+
+
+def handle_cache_break(held: Caching) -> CacheBreak | None:
+    """Returns the break that shows whether a handle that is in the way is still in use; None: it
+    is not cached."""
+    return _CLOSE_HANDLES.get(held)
