@@ -110,12 +110,20 @@ class InheritedPermission(Record, frozen=True):
 # Commands
 
 
+NO_ENTRY: Final = -1
+"""Instead of the ID of an entry: there is none."""
+
+
 class EntryPath(Part, frozen=True):
     """A directory or file, by its path."""
 
     ref: ShareRef
     components: tuple[str, ...]
     """The names on the way from the root, which has none itself."""
+    expected_id: int | None = None
+    """The ID of the entry that the path must lead to, or `NO_ENTRY`; None: whatever is there.
+
+    Set when the caller has checked the open handles of that entry before."""
 
 
 class NewTimes(Part, frozen=True):
@@ -265,6 +273,9 @@ class ListEntries(Command, frozen=True):
     prefix: str = ""
     marker: str = ""
     """The first folded name of the page."""
+    hidden_ids: frozenset[int] = frozenset()
+    """The IDs of entries that are not listed, because they are deleted as soon as the last handle
+    on them is closed."""
 
 
 class OpenFile(Command, frozen=True):

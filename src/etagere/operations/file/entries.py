@@ -40,8 +40,7 @@ from etagere.operations.file.permissions import number_of, permission_of_new
 from etagere.operations.file.shares import change_usage
 from etagere.operations.file.tree import (
     Place,
-    find_entry,
-    find_tree,
+    find_at,
     guard_entry,
     guard_path,
     guard_place,
@@ -66,8 +65,7 @@ REPLACE_REFUSED: Final = Refusal("AuthorizationPermissionMismatch", {"RequiredPe
 
 
 def get_file_or_directory(txn: ReadTxn, command: GetEntry) -> TimedEntry:
-    path = command.path
-    entry = find_entry(txn, find_tree(txn, path.ref), path.components)
+    entry = find_at(txn, command.path)
     if isinstance(entry.node, FileNode):
         lease, lease_id = entry.node.lease, command.lease_id
         abort_if(lease_rules.check_read(lease, lease_id, txn.steady_now, LeaseKind.FILE))
@@ -303,9 +301,11 @@ def _guard_places(txn: WriteTxn, command: RenameEntry) -> tuple[Place, Place]:
     tree = guard_tree(txn, source.ref)
     if destination.ref != source.ref:
         raise Refused(Refusal("InvalidInput"))
+    from_place = guard_place(txn, tree, source.components)
+    to_place = guard_place(txn, tree, destination.components)
     return (
-        guard_place(txn, tree, source.components),
-        guard_place(txn, tree, destination.components),
+        from_place._replace(expected_id=source.expected_id),
+        to_place._replace(expected_id=destination.expected_id),
     )
 
 

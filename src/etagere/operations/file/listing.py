@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final
 
 from etagere.engine.interface import ReadTxn, Steps
 from etagere.engine.records import UINT_MAX, Collection, K, R, Span
@@ -20,14 +19,11 @@ from etagere.operations.file.collections import (
     SHARES,
 )
 from etagere.operations.file.shares import SNAPSHOTS_MAX, as_share
-from etagere.operations.file.tree import Tree, find_directory, find_tree, without_lease
+from etagere.operations.file.tree import AFTER_ROOT, Tree, find_directory, find_tree, without_lease
 from etagere.operations.pages import FilledPage, FillPage, StepSize
 from etagere.rules.file_names import fold_name
 
 # Entries
-
-_BEFORE_NAMES: Final = "\x01"
-"""Behind the empty name of the root, and before all others, which have no control characters."""
 
 
 def list_entries(txn: ReadTxn, command: FillPage[ListEntries, Entry]) -> Steps[FilledPage[Entry]]:
@@ -48,9 +44,11 @@ def _current(
 ) -> Iterator[list[Entry]]:
     directory = (tree.share.id, directory_id)
     span = ENTRIES.under(directory, fold_name(asked.prefix))
-    span = ENTRIES.starting(span, (*directory, asked.marker or _BEFORE_NAMES))
-    for rows in pages.scan_in_steps(txn, ENTRIES, span, asked.limit, step_size):
-        yield [entry for _, entry in rows]
+    span = ENTRIES.starting(span, (*directory, asked.marker or AFTER_ROOT))
+    hidden_ids = asked.hidden_ids
+    limit = asked.limit + len(hidden_ids)
+    for rows in pages.scan_in_steps(txn, ENTRIES, span, limit, step_size):
+        yield [entry for _, entry in rows if entry.id not in hidden_ids]
 
 
 _State = tuple[str, int, Entry]
@@ -96,7 +94,7 @@ def _current_states(
 ) -> Iterator[_State]:
     directory = (tree.share.id, directory_id)
     span = ENTRIES.under(directory, fold_name(asked.prefix))
-    span = ENTRIES.starting(span, (*directory, asked.marker or _BEFORE_NAMES))
+    span = ENTRIES.starting(span, (*directory, asked.marker or AFTER_ROOT))
     for (_, _, name), entry in _all_rows(txn, ENTRIES, span, step_size):
         yield name, UINT_MAX, entry
 
@@ -106,7 +104,7 @@ def _former_states(
 ) -> Iterator[_State]:
     directory = (tree.share.id, directory_id)
     span = FORMER_ENTRIES.under(directory, fold_name(asked.prefix))
-    span = FORMER_ENTRIES.starting(span, (*directory, asked.marker or _BEFORE_NAMES, 0))
+    span = FORMER_ENTRIES.starting(span, (*directory, asked.marker or AFTER_ROOT, 0))
     for (_, _, name, replaced), entry in _all_rows(txn, FORMER_ENTRIES, span, step_size):
         yield name, replaced, entry
 

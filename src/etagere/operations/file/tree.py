@@ -14,20 +14,32 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from etagere.bodies.contents import release, share
 from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, Refused, WriteTxn
 from etagere.errors import Refusal
-from etagere.model.files import ROOT_ID, DirectoryNode, Entry, EntryPath, FileNode, FileTimes
+from etagere.model.files import (
+    NO_ENTRY,
+    ROOT_ID,
+    DirectoryNode,
+    Entry,
+    EntryPath,
+    FileNode,
+    FileTimes,
+)
 from etagere.model.leases import NO_LEASE
 from etagere.model.shares import Share, ShareRef
 from etagere.operations.file.collections import ENTRIES, FORMER_ENTRIES, EntryKey
 from etagere.operations.file.shares import find, find_guarded, get_snapshot
 from etagere.rules.file_attributes import FileAttributes
 from etagere.rules.file_names import fold_name
+from etagere.rules.leases import LOCKED, effective_state
+
+AFTER_ROOT: Final = "\x01"
+"""Behind the empty name of the root, and before all others, which have no control characters."""
 
 
 class Tree(NamedTuple):
@@ -50,6 +62,8 @@ class Place(NamedTuple):
     name: str
     directory_permission: int | None = None
     """The permission of the directory; None: it is the root, which is not read on the way."""
+    expected_id: int | None = None
+    """As in `EntryPath`."""
 
     @property
     def directory_id(self) -> int:
@@ -58,6 +72,23 @@ class Place(NamedTuple):
     @property
     def key(self) -> EntryKey:
         return self.tree.key(self.directory_id, self.name)
+
+
+_PATH_CHANGED: Final = {"Reason": "The path leads to another file or directory than before."}
+
+
+def _require_expected(expected_id: int | None, entry: Entry | None) -> None:
+    """Ends the operation if a path does not lead to the entry that the caller has examined."""
+    if expected_id is None:
+        return
+    if (NO_ENTRY if entry is None else entry.id) != expected_id:
+        raise Refused(Refusal("ServerBusy", dict(_PATH_CHANGED)))
+
+
+def is_path_change(refused: Refused) -> bool:
+    """Returns whether an operation ended because a path leads to another entry than expected, so
+    that the caller has to examine that one and try again."""
+    return refused.refusal.code == "ServerBusy" and refused.refusal.facts == _PATH_CHANGED
 
 
 # Reading
@@ -130,6 +161,62 @@ def find_entry(txn: ReadTxn, tree: Tree, components: tuple[str, ...]) -> Entry:
     return entry
 
 
+def find_at(txn: ReadTxn, path: EntryPath) -> Entry:
+    """Returns the directory or file at a path, if it is the expected one."""
+    tree = find_tree(txn, path.ref)
+    place = find_place(txn, tree, path.components)
+    entry = get_entry(txn, tree, place.directory_id, place.name)
+    _require_expected(path.expected_id, entry)
+    if entry is None:
+        raise Refused(Refusal("ResourceNotFound"))
+    return entry
+
+
+class LocatedEntry(NamedTuple):
+    """Where a path leads in one snapshot of the ledger."""
+
+    share_id: bytes
+    directory_ids: tuple[int, ...]
+    """The ids of the directories that were found on the way, the root first."""
+    names: tuple[str, ...]
+    """The names on the way as they are stored, the last one that of the entry."""
+    entry: Entry | None
+    is_leased: bool = False
+    """Whether the entry is a file with an active lease."""
+
+    @property
+    def entry_id(self) -> int:
+        return NO_ENTRY if self.entry is None else self.entry.id
+
+
+def locate_entry(txn: ReadTxn, path: EntryPath) -> LocatedEntry:
+    """Finds an entry with the directories above it. A missing entry or directory is no error."""
+    tree = find_tree(txn, path.ref)
+    share_id = tree.share.id
+    entry = get_entry(txn, tree, ROOT_ID, "")
+    directory_ids: list[int] = []
+    names: list[str] = []
+    for name in path.components:
+        if entry is None or not isinstance(entry.node, DirectoryNode):
+            return LocatedEntry(share_id, tuple(directory_ids), tuple(names), None)
+        directory_ids.append(entry.id)
+        entry = get_entry(txn, tree, entry.id, name)
+        names.append(name if entry is None else entry.name)
+    is_leased = (
+        entry is not None
+        and isinstance(entry.node, FileNode)
+        and effective_state(entry.node.lease, txn.steady_now) in LOCKED
+    )
+    above = tuple(directory_ids) or (ROOT_ID,)
+    return LocatedEntry(share_id, above, tuple(names), entry, is_leased)
+
+
+def is_directory_empty(txn: ReadTxn, directory: tuple[bytes, int]) -> bool:
+    """Returns whether a directory, by the ids of its share and of itself, has no entries now."""
+    span = ENTRIES.starting(ENTRIES.under(directory), (*directory, AFTER_ROOT))
+    return not txn.scan(ENTRIES, span, 1)
+
+
 def find_directory(txn: ReadTxn, tree: Tree, components: tuple[str, ...]) -> Entry:
     """Returns the directory at a path, which may be the root."""
     entry = find_entry(txn, tree, components)
@@ -157,11 +244,14 @@ def guard_place(txn: WriteTxn, tree: Tree, components: tuple[str, ...]) -> Place
 
 def guard_path(txn: WriteTxn, path: EntryPath) -> Place:
     """Resolves a path for a change, and guards the share and the directories."""
-    return guard_place(txn, guard_tree(txn, path.ref), path.components)
+    place = guard_place(txn, guard_tree(txn, path.ref), path.components)
+    return place._replace(expected_id=path.expected_id)
 
 
 def guard_entry(txn: WriteTxn, place: Place) -> Entry | None:
-    return _or_root(place.tree, place.name, txn.get(ENTRIES, place.key, EXCLUSIVE))
+    entry = _or_root(place.tree, place.name, txn.get(ENTRIES, place.key, EXCLUSIVE))
+    _require_expected(place.expected_id, entry)
+    return entry
 
 
 def keep_state(txn: WriteTxn, place: Place, old: Entry) -> None:

@@ -1,0 +1,262 @@
+"""The table of opens of a file process.
+
+A share is tracked while SMB clients are connected to it. In a share that is not tracked, REST
+operations are only counted: nothing is open that they could conflict with. The first client that
+connects waits until those in progress have ended.
+
+In a tracked share, a REST operation first finds out which entry its path leads to, then registers
+itself there as soon as no open is in its way, and then runs its transaction, which ends if the path
+leads to another entry by then. The operation then starts again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from etagere.clock import TICKS_PER_MILLISECOND
+from etagere.engine.interface import Engine, ReadTxn, Refused
+from etagere.errors import Refusal
+from etagere.model.files import DeleteEntry, EntryPath
+from etagere.model.shares import ShareName, ShareRef
+from etagere.opens.share import HandleSupply, RestClaim, ShareOpens
+from etagere.operations.file import entries, shares
+from etagere.operations.file.tree import LocatedEntry, is_path_change, locate_entry
+from etagere.rules.opens import RestAccess
+
+T = TypeVar("T")
+
+REST_WAIT_SECONDS_MAX: Final = 30.0
+"""How long a REST operation waits for SMB clients to give up their caches."""
+OPEN_HANDLES_MAX: Final = 200_000
+"""The maximum number of open handles of a process; each takes about 1 KiB."""
+_ATTEMPTS_MAX: Final = 20
+_HANDLES_PER_MILLISECOND: Final = 1 << 20
+
+ShareKey = tuple[str, str]
+
+
+class OpenTable:
+    """The opens of all shares that a process serves."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        first_handle_id: int | None = None,
+        handles_max: int = OPEN_HANDLES_MAX,
+    ) -> None:
+        """`first_handle_id`: None for one that no earlier process has used."""
+        self._engine = engine
+        self._supply = HandleSupply(first_handle_id or _first_handle_id(), handles_max)
+        self._shares: dict[ShareKey, ShareOpens] = {}
+        """The shares that are tracked."""
+        self._untracked: dict[ShareKey, int] = {}
+        """The number of REST operations in progress in each share that is not tracked."""
+        self._waiting: list[asyncio.Future[None]] = []
+        """Clients that wait for such operations."""
+
+    @property
+    def open_handles(self) -> int:
+        return self._supply.open
+
+    # REST operations
+
+    async def rest(
+        self,
+        path: EntryPath,
+        access: RestAccess,
+        run: Callable[[EntryPath], Awaitable[T]],
+        *,
+        span: tuple[int, int] | None = None,
+        seconds_max: float = REST_WAIT_SECONDS_MAX,
+    ) -> T:
+        """Runs a REST operation on an entry when the opens of the entry allow it.
+
+        `run` gets the path that the transaction must use. It may be called more than once, and
+        should contain nothing but the transaction: SMB opens wait for it. `span` are the bytes that
+        the operation reads; the end is exclusive.
+        """
+        key = path.ref.share.key
+        if key not in self._shares:
+            return await self._run_untracked(key, run(path))
+        if path.ref.snapshot is not None:
+            # Nothing in a snapshot changes, so nothing conflicts.
+            return await run(path)
+
+        async def attempt() -> T:
+            located, share = await self._locate(path)
+            claims = (RestClaim(access, located, span),)
+            await share.admit(claims, seconds_max)
+            try:
+                return await run(replace(path, expected_id=located.entry_id))
+            finally:
+                self._release(share, claims)
+
+        return await _again_if_path_changes(attempt)
+
+    async def rest_rename(
+        self,
+        source: EntryPath,
+        destination: EntryPath,
+        run: Callable[[EntryPath, EntryPath], Awaitable[T]],
+        *,
+        seconds_max: float = REST_WAIT_SECONDS_MAX,
+    ) -> T:
+        """Runs a rename when the opens of both entries allow it."""
+        key = source.ref.share.key
+        if key not in self._shares or source.ref != destination.ref:
+            return await self._run_untracked(key, run(source, destination))
+
+        async def attempt() -> T:
+            located, share = await self._locate(source)
+            target, target_share = await self._locate(destination)
+            if target_share is not share:
+                raise Refused(Refusal("ServerBusy"))
+            claims = [RestClaim(RestAccess.RENAME, located)]
+            if target.entry_id != located.entry_id:
+                claims.append(RestClaim(RestAccess.DELETE, target))
+            await share.admit(claims, seconds_max)
+            moved = share.begin_move(located.entry_id)
+            try:
+                return await run(
+                    replace(source, expected_id=located.entry_id),
+                    replace(destination, expected_id=target.entry_id),
+                )
+            finally:
+                after = None
+                try:
+                    if moved is not None:
+                        after = await self._find(destination)
+                finally:
+                    if moved is not None:
+                        share.end_move(moved, after)
+                    self._release(share, claims)
+
+        return await _again_if_path_changes(attempt)
+
+    async def _run_untracked(self, key: ShareKey, operation: Awaitable[T]) -> T:
+        counts = self._untracked
+        counts[key] = counts.get(key, 0) + 1
+        try:
+            return await operation
+        finally:
+            left = counts[key] - 1
+            if left:
+                counts[key] = left
+            else:
+                del counts[key]
+                if self._waiting:
+                    self._wake()
+
+    async def _locate(self, path: EntryPath) -> tuple[LocatedEntry, ShareOpens]:
+        located = await self._engine.read(locate_entry, path)
+        name = path.ref.share
+        known = self._shares.get(name.key)
+        if known is None or known.id != located.share_id:
+            # Either may be out of date.
+            located = await self._engine.read(locate_entry, path)
+        return located, self._track(name, located.share_id)
+
+    async def _find(self, path: EntryPath) -> LocatedEntry | None:
+        try:
+            return await self._engine.read(locate_entry, path)
+        except Refused:
+            return None
+
+    def _release(self, share: ShareOpens, claims: Sequence[RestClaim]) -> None:
+        share.release(claims)
+        self._forget_if_idle(share)
+
+    def pending_ids(self, ref: ShareRef) -> frozenset[int]:
+        """Returns the ids of the entries of a share that listings do not show."""
+        share = self._shares.get(ref.share.key)
+        if share is None or ref.snapshot is not None:
+            return frozenset()
+        return share.pending_ids
+
+    # Shares
+
+    async def attach(self, name: ShareName) -> ShareOpens:
+        """Connects an SMB client to a share, which is tracked from now on."""
+        share_id = await self._engine.read(_share_id, name)
+        share = self._track(name, share_id)
+        share.clients += 1
+        try:
+            while name.key in self._untracked:
+                future = asyncio.get_running_loop().create_future()
+                self._waiting.append(future)
+                await future
+        except BaseException:
+            self.detach(share)
+            raise
+        return share
+
+    def detach(self, share: ShareOpens) -> None:
+        """Disconnects an SMB client, which has closed its handles."""
+        share.clients -= 1
+        self._forget_if_idle(share)
+
+    def find(self, name: ShareName, share_id: bytes) -> ShareOpens | None:
+        """Returns the opens of a share, or None if it is not tracked."""
+        share = self._shares.get(name.key)
+        return share if share is not None and share.id == share_id else None
+
+    def drop(self, ref: ShareRef) -> None:
+        """Closes the handles of a share or a snapshot that was deleted."""
+        share = self._shares.get(ref.share.key)
+        if share is None:
+            return
+        if ref.snapshot is not None:
+            share.drop_snapshot(ref.snapshot)
+        else:
+            share.drop()
+        self._forget_if_idle(share)
+
+    def _track(self, name: ShareName, share_id: bytes) -> ShareOpens:
+        share = self._shares.get(name.key)
+        if share is not None and share.id == share_id and not share.is_gone:
+            return share
+        if share is not None:
+            # Another share of this name was created, or this one was restored.
+            share.drop()
+        share = self._shares[name.key] = ShareOpens(name, share_id, self._supply, self._delete)
+        return share
+
+    def _forget_if_idle(self, share: ShareOpens) -> None:
+        key = share.name.key
+        if share.is_idle and self._shares.get(key) is share:
+            del self._shares[key]
+
+    async def _delete(self, path: EntryPath, is_directory: bool) -> None:
+        await self._engine.write(entries.delete_entry, DeleteEntry(path, is_directory))
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+
+async def _again_if_path_changes(attempt: Callable[[], Awaitable[T]]) -> T:
+    for _ in range(_ATTEMPTS_MAX - 1):
+        try:
+            return await attempt()
+        except Refused as refused:
+            if not is_path_change(refused):
+                raise
+    return await attempt()
+
+
+def _share_id(txn: ReadTxn, name: ShareName) -> bytes:
+    return shares.find(txn, name).id
+
+
+def _first_handle_id() -> int:
+    """Returns an id that is greater than those of earlier processes: none of them has opened a
+    million handles per millisecond."""
+    return time.time_ns() // (100 * TICKS_PER_MILLISECOND) * _HANDLES_PER_MILLISECOND
