@@ -7,6 +7,7 @@ common.
 from __future__ import annotations
 
 from etagere.front.process import Assembly, Base
+from etagere.opens.table import OpenTable
 from etagere.protocol.file.service import FileService
 
 SERVICES = ("file",)
@@ -21,5 +22,6 @@ def assemble(base: Base) -> Assembly:
         base.share,
         store=base.store,
         settings=base.settings,
+        opens=OpenTable(base.engine),
     )
     return Assembly((service,), ())

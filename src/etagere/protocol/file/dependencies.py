@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from etagere.bodies.store import BodyStore
+from etagere.opens.table import OpenTable
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.dependencies import Dependencies
 from etagere.settings import Settings
@@ -17,3 +18,4 @@ class FileDependencies(Dependencies):
     store: BodyStore
     settings: Settings
     authenticator: Authenticator
+    opens: OpenTable

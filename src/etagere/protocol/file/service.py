@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 
 from etagere.bodies.store import BodyStore
 from etagere.engine.interface import Engine
+from etagere.opens.table import OpenTable
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.file import decode
 from etagere.protocol.file.dependencies import FileDependencies
@@ -33,9 +34,12 @@ class FileService(Service):
         *,
         store: BodyStore,
         settings: Settings,
+        opens: OpenTable,
     ) -> None:
         super().__init__(engine, authenticator, access_log, share)
-        dependencies = FileDependencies(engine, self._properties, store, settings, authenticator)
+        dependencies = FileDependencies(
+            engine, self._properties, store, settings, authenticator, opens
+        )
         self._calls = {operation: _bind(operation, dependencies) for operation in OPERATIONS}
 
     def route(self, exchange: Exchange) -> Routed:
