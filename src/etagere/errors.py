@@ -425,7 +425,9 @@ _FILE: Final = (
           "The specified resource is marked for deletion by an SMB client.",
           NtStatus.DELETE_PENDING),
     Error("DeleteShareWhenSnapshotLeased", 409,
-          "The share cannot be deleted while one of its snapshots has an active lease."),
+          "Unable to delete share because one or more share snapshots have active leases. Release "
+          "the share snapshot leases or delete the share with the include-leased parameter for "
+          "x-ms-delete-snapshots."),
     Error("FileGenerationMismatch", 409,
           "The file has been recreated since the previous snapshot was taken."),
     Error("FileInvalidPermission", 400,
@@ -476,7 +478,7 @@ _FILE: Final = (
     Error("ShareDisabled", 403,
           "The specified share is disabled by the administrator.", NtStatus.ACCESS_DENIED),
     Error("ShareHasSnapshots", 409,
-          "The specified share has snapshots and the operation requires no snapshots."),
+          "The share has snapshots and the operation requires no snapshots."),
     Error("ShareNotFound", 404, "The specified share does not exist.", NtStatus.BAD_NETWORK_NAME),
     Error("ShareSizeLimitReached", 403,
           "The size limit of the share is reached.", NtStatus.DISK_FULL),

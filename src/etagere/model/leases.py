@@ -21,7 +21,7 @@ class LeaseKind(enum.Enum):
 
     BLOB = "blob"
     CONTAINER = "container"
-    SHARE = "share"
+    SHARE = "file share"
     FILE = "file"
 
 

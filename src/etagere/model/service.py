@@ -14,8 +14,8 @@ ANALYTICS_VERSION: Final = "1.0"
 
 
 class RetentionPolicy(Part, frozen=True):
-    """How long data is kept: logs and metrics before they are deleted, blobs after they were
-    deleted."""
+    """How long data is kept: logs and metrics before they are deleted, blobs and shares after they
+    were deleted."""
 
     enabled: bool = False
     days: int | None = None
@@ -66,6 +66,30 @@ class StaticWebsite(Part, frozen=True):
     error_document_404_path: str | None = None
 
 
+class SmbSettings(Part, frozen=True):
+    """Settings of SMB. None or empty: not set."""
+
+    multichannel: bool | None = None
+    encryption_required: bool | None = None
+    versions: tuple[str, ...] = ()
+    authentication_methods: tuple[str, ...] = ()
+    kerberos_ticket_encryption: tuple[str, ...] = ()
+    channel_encryption: tuple[str, ...] = ()
+
+
+class NfsSettings(Part, frozen=True):
+    """Settings of NFS. None: not set."""
+
+    encryption_required: bool | None = None
+
+
+class ProtocolSettings(Part, frozen=True):
+    """Settings of the protocols of the file service."""
+
+    smb: SmbSettings = SmbSettings()
+    nfs: NfsSettings = NfsSettings()
+
+
 class ServiceProperties(Record, frozen=True):
     """The properties of one service of an account, with their defaults."""
 
@@ -77,6 +101,10 @@ class ServiceProperties(Record, frozen=True):
     """The version of requests that name none."""
     delete_retention: RetentionPolicy = NO_RETENTION
     static_website: StaticWebsite = StaticWebsite()
+    protocol_settings: ProtocolSettings = ProtocolSettings()
+    """Only of the file service."""
+    share_delete_retention: RetentionPolicy = NO_RETENTION
+    """How long deleted shares can be restored. Only of the file service."""
 
 
 class ServicePropertiesChange(Part, frozen=True):
@@ -89,6 +117,8 @@ class ServicePropertiesChange(Part, frozen=True):
     default_service_version: str | None = None
     delete_retention: RetentionPolicy | None = None
     static_website: StaticWebsite | None = None
+    protocol_settings: ProtocolSettings | None = None
+    share_delete_retention: RetentionPolicy | None = None
 
 
 class AccessPolicy(Part, frozen=True):

@@ -34,6 +34,14 @@ class RootSquash(enum.Enum):
     ALL_SQUASH = "AllSquash"
 
 
+class PaidBursting(Part, frozen=True):
+    """Whether a share may exceed its provisioned performance, and how far."""
+
+    enabled: bool | None = None
+    iops_max: int | None = None
+    bandwidth_max_mibps: int | None = None
+
+
 class ShareSettings(Part, frozen=True):
     """The properties of a share that clients set."""
 
@@ -42,6 +50,27 @@ class ShareSettings(Part, frozen=True):
     protocol: ShareProtocol = ShareProtocol.SMB
     root_squash: RootSquash = RootSquash.NO_ROOT_SQUASH
     snapshot_virtual_directory: bool = True
+    protocol_named: bool = False
+    """Whether the request that created the share named the protocol."""
+    provisioned_iops: int | None = None
+    """None, as for the other limits of performance: not set. They are kept and shown, but have no
+    effect."""
+    provisioned_bandwidth_mibps: int | None = None
+    paid_bursting: PaidBursting = PaidBursting()
+    smb_directory_lease: bool | None = None
+
+
+class ShareSettingsChange(Part, frozen=True):
+    """The settings that a request changes. None: unchanged."""
+
+    quota_gib: int | None = None
+    tier: str | None = None
+    root_squash: RootSquash | None = None
+    snapshot_virtual_directory: bool | None = None
+    provisioned_iops: int | None = None
+    provisioned_bandwidth_mibps: int | None = None
+    paid_bursting: PaidBursting = PaidBursting()
+    smb_directory_lease: bool | None = None
 
 
 class Share(Record, frozen=True):
@@ -145,13 +174,8 @@ class GetShare(Command, frozen=True):
 
 
 class SetShareProperties(Command, frozen=True):
-    """Change the settings that are named; None leaves a setting as it is."""
-
     share: ShareName
-    quota_gib: int | None = None
-    tier: str | None = None
-    root_squash: RootSquash | None = None
-    snapshot_virtual_directory: bool | None = None
+    change: ShareSettingsChange
     lease_id: bytes | None = None
 
 
@@ -184,8 +208,6 @@ class DeleteShare(Command, frozen=True):
     ref: ShareRef
     snapshots: SnapshotsOfShare = SnapshotsOfShare.REFUSE
     lease_id: bytes | None = None
-    retention_days: int = 0
-    """How long the share can be restored; 0: not at all."""
 
 
 class RestoreShare(Command, frozen=True):

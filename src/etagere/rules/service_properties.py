@@ -17,9 +17,12 @@ from etagere.model.service import (
     CorsRule,
     Logging,
     Metrics,
+    NfsSettings,
+    ProtocolSettings,
     RetentionPolicy,
     ServiceProperties,
     ServicePropertiesChange,
+    SmbSettings,
     StaticWebsite,
 )
 
@@ -33,15 +36,17 @@ ELEMENTS: Final[dict[str, str]] = {
     "DeleteRetentionPolicy": "delete_retention",
     "StaticWebsite": "static_website",
     "DefaultServiceVersion": "default_service_version",
+    "ProtocolSettings": "protocol_settings",
+    "ShareDeleteRetentionPolicy": "share_delete_retention",
 }
 """The elements of the document in order, and the fields that hold them."""
 
 _ANALYTICS: Final = frozenset({"Logging", "HourMetrics", "MinuteMetrics", "Cors"})
 _BY_SERVICE: Final[dict[str, frozenset[str]]] = {
-    "blob": frozenset(ELEMENTS),
+    "blob": _ANALYTICS | {"DeleteRetentionPolicy", "StaticWebsite", "DefaultServiceVersion"},
     "queue": _ANALYTICS,
     "table": _ANALYTICS,
-    "file": _ANALYTICS - {"Logging"},
+    "file": _ANALYTICS - {"Logging"} | {"ProtocolSettings", "ShareDeleteRetentionPolicy"},
 }
 _SINCE: Final[dict[str, str]] = {
     "HourMetrics": "2013-08-15",
@@ -50,6 +55,7 @@ _SINCE: Final[dict[str, str]] = {
     "DefaultServiceVersion": "2011-08-18",
     "DeleteRetentionPolicy": "2017-07-29",
     "StaticWebsite": "2018-03-28",
+    "ProtocolSettings": "2020-02-10",
 }
 
 
@@ -112,11 +118,14 @@ def check(change: ServicePropertiesChange, service: str, version: str) -> Refusa
         or _check_default_version(change.default_service_version)
         or _check_retention(change.delete_retention)
         or _check_website(change.static_website)
+        or _check_protocols(change.protocol_settings)
+        or _check_retention(change.share_delete_retention)
     )
 
 
 def merge(current: ServiceProperties, change: ServicePropertiesChange) -> ServiceProperties:
-    """Returns the properties after a change; elements are replaced as a whole.
+    """Returns the properties after a change; elements are replaced as a whole, except that each
+    setting of a protocol is an element of its own.
 
     The options of a disabled feature are dropped, so that they do not reappear when it is enabled
     again.
@@ -124,6 +133,10 @@ def merge(current: ServiceProperties, change: ServicePropertiesChange) -> Servic
     given = {
         field: value for field in ELEMENTS.values() if (value := getattr(change, field)) is not None
     }
+    if change.protocol_settings is not None:
+        given["protocol_settings"] = _merged_protocols(
+            current.protocol_settings, change.protocol_settings
+        )
     merged = msgspec.structs.replace(current, **given)
     return msgspec.structs.replace(
         merged,
@@ -133,6 +146,7 @@ def merge(current: ServiceProperties, change: ServicePropertiesChange) -> Servic
         hour_metrics=_normalized_metrics(merged.hour_metrics),
         minute_metrics=_normalized_metrics(merged.minute_metrics),
         delete_retention=_normalized_retention(merged.delete_retention),
+        share_delete_retention=_normalized_retention(merged.share_delete_retention),
         static_website=merged.static_website if merged.static_website.enabled else StaticWebsite(),
     )
 
@@ -210,6 +224,45 @@ def _check_website(website: StaticWebsite | None) -> Refusal | None:
     if website.index_document is not None and "/" in website.index_document:
         return _bad("IndexDocument", website.index_document)
     return None
+
+
+# Protocols of the file service
+
+SMB_VALUES: Final[dict[str, tuple[str, ...]]] = {
+    "Versions": ("SMB2.1", "SMB3.0", "SMB3.1.1"),
+    "AuthenticationMethods": ("NTLMv2", "Kerberos"),
+    "KerberosTicketEncryption": ("RC4-HMAC", "AES-256"),
+    "ChannelEncryption": ("AES-128-CCM", "AES-128-GCM", "AES-256-GCM"),
+}
+"""The values of the lists in the settings of SMB, and their order."""
+
+
+def _check_protocols(settings: ProtocolSettings | None) -> Refusal | None:
+    if settings is None:
+        return None
+    smb = settings.smb
+    for node, values in (
+        ("Versions", smb.versions),
+        ("AuthenticationMethods", smb.authentication_methods),
+        ("KerberosTicketEncryption", smb.kerberos_ticket_encryption),
+        ("ChannelEncryption", smb.channel_encryption),
+    ):
+        for value in values:
+            if value not in SMB_VALUES[node]:
+                return _bad(node, value)
+    return None
+
+
+def _merged_protocols(current: ProtocolSettings, change: ProtocolSettings) -> ProtocolSettings:
+    return ProtocolSettings(
+        msgspec.structs.replace(current.smb, **_set_fields(change.smb)),
+        msgspec.structs.replace(current.nfs, **_set_fields(change.nfs)),
+    )
+
+
+def _set_fields(settings: SmbSettings | NfsSettings) -> dict[str, object]:
+    values = {name: getattr(settings, name) for name in settings.__struct_fields__}
+    return {name: value for name, value in values.items() if value not in (None, ())}
 
 
 # CORS

@@ -34,6 +34,7 @@ from etagere.model.files import (
 )
 from etagere.model.ids import new_id
 from etagere.model.leases import FileLeaseAction
+from etagere.model.service import RetentionPolicy, ServicePropertiesChange
 from etagere.model.shares import (
     CreateShare,
     DeleteShare,
@@ -54,6 +55,7 @@ from etagere.operations.file.purging import (
     purge_histories,
     purge_shares,
 )
+from etagere.operations.service import SetServiceProperties, set_service_properties
 from etagere.operations.tree_audits import TREE_AUDITS
 from tests.operations.blob.consistency import held_records, require_balanced
 from tests.operations.file.consistency import history_records, require_trees
@@ -62,6 +64,13 @@ from tests.operations.pages import filled
 
 SHARE = ShareName(ACCOUNT, "docs")
 NEW = NewEntry(NewTimes(), 0)
+
+
+def keep_deleted_shares(account: str, days: int) -> SetServiceProperties:
+    """Returns the command that sets how long deleted shares can be restored; 0: not at all."""
+    policy = RetentionPolicy(enabled=days > 0, days=days or None)
+    change = ServicePropertiesChange(share_delete_retention=policy)
+    return SetServiceProperties(account, "file", change)
 
 
 def path_of(path: str, snapshot: int | None = None, share: ShareName = SHARE) -> EntryPath:
@@ -93,8 +102,10 @@ class FileFixture(EngineFixture):
         self,
         name: ShareName = SHARE,
         snapshots: SnapshotsOfShare = SnapshotsOfShare.INCLUDE_LEASED,
+        retention_days: int = 0,
         **asked: Any,
     ) -> None:
+        await self.write(set_service_properties, keep_deleted_shares(name.account, retention_days))
         command = DeleteShare(ShareRef(name), snapshots, **asked)
         await self.write(shares.delete_share, command)
 

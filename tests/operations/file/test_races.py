@@ -37,10 +37,11 @@ from etagere.model.shares import (
 )
 from etagere.operations.file import entries, listing, purging, ranges, shares
 from etagere.operations.file.collections import DELETED_SHARES, SHARE_SNAPSHOTS, SHARES
+from etagere.operations.service import set_service_properties
 from tests.clocks import SharedClock
 from tests.operations.blob.consistency import require_balanced, rows
 from tests.operations.file.consistency import require_trees
-from tests.operations.file.fixture import NEW, SHARE, path_of
+from tests.operations.file.fixture import NEW, SHARE, keep_deleted_shares, path_of
 from tests.operations.interleaving import Call, Interleavings, execute, execute_until_done, look
 from tests.operations.pages import filled
 
@@ -148,10 +149,7 @@ def _populated() -> Interleavings:
         "delete share": Call(
             shares.delete_share, DeleteShare(ShareRef(SHARE), SnapshotsOfShare.INCLUDE)
         ),
-        "keep share": Call(
-            shares.delete_share,
-            DeleteShare(ShareRef(SHARE), SnapshotsOfShare.INCLUDE, retention_days=1),
-        ),
+        "keep deleted shares": Call(set_service_properties, keep_deleted_shares(SHARE.account, 1)),
         "purge histories": _BACKGROUND["purge histories"],
     }
     return Interleavings(engine, calls, _show_result, _show_outcome)
@@ -254,8 +252,8 @@ def test_pairs_on_an_empty_share_are_serializable() -> None:
 def test_a_deleted_share_is_restored_or_expires() -> None:
     engine = _started()
     execute(engine, _file("f", 0))
-    delete = DeleteShare(ShareRef(SHARE), retention_days=1)
-    execute(engine, Call(shares.delete_share, delete))
+    execute(engine, Call(set_service_properties, keep_deleted_shares(SHARE.account, 1)))
+    execute(engine, Call(shares.delete_share, DeleteShare(ShareRef(SHARE))))
     ((_, _, version),) = look(engine, lambda txn, _: list(rows(txn, DELETED_SHARES)))
     other = ShareName(SHARE.account, "other")
     calls = {

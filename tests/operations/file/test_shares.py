@@ -15,7 +15,6 @@ from etagere.model.shares import (
     LeaseShare,
     ListShares,
     RestoreShare,
-    RootSquash,
     SetShareMetadata,
     SetSharePolicies,
     SetShareProperties,
@@ -23,6 +22,7 @@ from etagere.model.shares import (
     ShareName,
     ShareRef,
     ShareRow,
+    ShareSettingsChange,
     SnapshotShare,
     SnapshotsOfShare,
     TimedShare,
@@ -62,7 +62,7 @@ async def test_shares_are_created_changed_and_deleted(files: FileFixture) -> Non
     assert await code_of(files.create()) == "ShareAlreadyExists"
     changed = await files.write(
         shares.set_share_properties,
-        SetShareProperties(SHARE, quota_gib=7, tier="Hot", root_squash=RootSquash.ALL_SQUASH),
+        SetShareProperties(SHARE, ShareSettingsChange(quota_gib=7, tier="Hot")),
     )
     assert (changed.settings.quota_gib, changed.settings.tier) == (7, "Hot")
     assert changed.tier_changed
@@ -83,7 +83,7 @@ async def test_a_lease_protects_a_share(files: FileFixture) -> None:
     await _lease(files, Acquire(A, 15))
 
     async def outcomes(lease_id: bytes | None) -> set[str]:
-        properties = SetShareProperties(SHARE, lease_id=lease_id)
+        properties = SetShareProperties(SHARE, ShareSettingsChange(), lease_id)
         return {
             await code_of(files.write(shares.set_share_properties, properties)),
             await code_of(
@@ -135,7 +135,8 @@ async def test_a_snapshot_freezes_the_properties(files: FileFixture) -> None:
         await files.write(shares.snapshot_share, SnapshotShare(SHARE, (("own", "value"),)))
     ).snapshot
     assert second == first + TICKS_PER_SECOND
-    await files.write(shares.set_share_properties, SetShareProperties(SHARE, quota_gib=7))
+    change = ShareSettingsChange(quota_gib=7)
+    await files.write(shares.set_share_properties, SetShareProperties(SHARE, change))
     frozen = (await _get(files, first)).share
     assert (frozen.stamp, frozen.settings, frozen.metadata) == (made.stamp, made.settings, ())
     assert (await _get(files, second)).share.metadata == (("own", "value"),)

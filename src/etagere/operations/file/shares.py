@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import (
     EXCLUSIVE,
+    SHARED,
     ReadTxn,
     Refused,
     WriteTxn,
@@ -18,6 +19,7 @@ from etagere.engine.interface import (
 )
 from etagere.errors import Refusal
 from etagere.model.leases import NO_LEASE, Lease, LeaseKind
+from etagere.model.service import NO_RETENTION, RetentionPolicy
 from etagere.model.shares import (
     CreateShare,
     DeletedShare,
@@ -49,8 +51,10 @@ from etagere.operations.file.collections import (
     SHARES_TO_PURGE,
 )
 from etagere.operations.named import NamedResources, policies_reader
+from etagere.operations.service import SERVICE_PROPERTIES
 from etagere.rules import leases as lease_rules
 from etagere.rules.file_names import check_share_name
+from etagere.rules.shares import changed_settings
 
 _NAMED: Final = NamedResources(SHARES, "ShareNotFound")
 find = _NAMED.find
@@ -88,18 +92,9 @@ def get_share_statistics(txn: ReadTxn, command: GetShare) -> TimedShare:
 @operation
 def set_share_properties(txn: WriteTxn, command: SetShareProperties) -> Share:
     found = _changeable(txn, command.share, command.lease_id)
-    old, tier = found.settings, command.tier
-    settings = replace(
-        old,
-        quota_gib=old.quota_gib if command.quota_gib is None else command.quota_gib,
-        tier=old.tier if tier is None else tier,
-        root_squash=old.root_squash if command.root_squash is None else command.root_squash,
-        snapshot_virtual_directory=old.snapshot_virtual_directory
-        if command.snapshot_virtual_directory is None
-        else command.snapshot_virtual_directory,
-    )
+    settings = unwrap(changed_settings(found.settings, command.change))
     changed = replace(found, settings=settings, stamp=txn.stamp)
-    if tier is not None and tier != old.tier:
+    if settings.tier != found.settings.tier:
         changed = replace(changed, tier_changed=txn.now)
     return txn.put(SHARES, command.share.key, changed)
 
@@ -176,7 +171,8 @@ def _next_snapshot_time(txn: WriteTxn, share_id: bytes) -> int:
 
 @operation(reclaims=True)
 def delete_share(txn: WriteTxn, command: DeleteShare) -> None:
-    """Deletes a share with its snapshots, or one snapshot. The name is free at once."""
+    """Deletes a share with its snapshots, or one snapshot. The name is free at once. The service
+    properties say whether the share can be restored."""
     ref = command.ref
     found = find_guarded(txn, ref.share, exclusive=True)
     if ref.snapshot is not None:
@@ -185,10 +181,16 @@ def delete_share(txn: WriteTxn, command: DeleteShare) -> None:
     abort_if(_check_change(found, command.lease_id, txn.steady_now))
     _check_snapshots(txn, found, command.snapshots)
     txn.delete(SHARES, ref.share.key)
-    if command.retention_days:
-        _keep_deleted(txn, ref.share, found, command.retention_days)
+    policy = _deleted_share_retention(txn, ref.share.account)
+    if policy.enabled and policy.days is not None:
+        _keep_deleted(txn, ref.share, found, policy.days)
     else:
         txn.put(SHARES_TO_PURGE, (found.id,), ShareToPurge())
+
+
+def _deleted_share_retention(txn: WriteTxn, account: str) -> RetentionPolicy:
+    properties = txn.get(SERVICE_PROPERTIES, (account, "file"), SHARED)
+    return NO_RETENTION if properties is None else properties.share_delete_retention
 
 
 def _keep_deleted(txn: WriteTxn, name: ShareName, found: Share, days: int) -> None:

@@ -15,9 +15,12 @@ from etagere.model.service import (
     CorsRule,
     Logging,
     Metrics,
+    NfsSettings,
+    ProtocolSettings,
     RetentionPolicy,
     ServiceProperties,
     ServicePropertiesChange,
+    SmbSettings,
     StaticWebsite,
 )
 from etagere.protocol.codecs import xml
@@ -25,6 +28,7 @@ from etagere.protocol.codecs.xml import Element
 from etagere.rules.service_properties import (
     CORS_RULES_MAX,
     ELEMENTS,
+    SMB_VALUES,
     check_retention_days,
     elements,
 )
@@ -54,6 +58,8 @@ def decode(body: bytes) -> ServicePropertiesChange | Refusal:
             default_service_version=_if_there(found, "DefaultServiceVersion", xml.value),
             delete_retention=_if_there(found, "DeleteRetentionPolicy", _delete_retention),
             static_website=_if_there(found, "StaticWebsite", _static_website),
+            protocol_settings=_if_there(found, "ProtocolSettings", _protocols),
+            share_delete_retention=_if_there(found, "ShareDeleteRetentionPolicy", _retention),
         )
     except xml.Unreadable as unreadable:
         return unreadable.refusal
@@ -130,6 +136,40 @@ def _static_website(element: Element) -> StaticWebsite:
     found = xml.children(element, ("Enabled", *paths))
     index, default_index, error = (_if_there(found, name, xml.value) or None for name in paths)
     return StaticWebsite(xml.boolean(xml.required(found, "Enabled")), index, default_index, error)
+
+
+def _protocols(element: Element) -> ProtocolSettings:
+    found = xml.children(element, ("SMB", "NFS"))
+    return ProtocolSettings(
+        _if_there(found, "SMB", _smb) or SmbSettings(),
+        _if_there(found, "NFS", _nfs) or NfsSettings(),
+    )
+
+
+def _smb(element: Element) -> SmbSettings:
+    found = xml.children(element, ("Multichannel", "EncryptionInTransit", *SMB_VALUES))
+    lists = [_if_there(found, name, _values) or () for name in SMB_VALUES]
+    return SmbSettings(
+        _if_there(found, "Multichannel", lambda child: _switch(child, "Enabled")),
+        _if_there(found, "EncryptionInTransit", lambda child: _switch(child, "Required")),
+        *lists,
+    )
+
+
+def _nfs(element: Element) -> NfsSettings:
+    found = xml.children(element, ("EncryptionInTransit",))
+    return NfsSettings(
+        _if_there(found, "EncryptionInTransit", lambda child: _switch(child, "Required"))
+    )
+
+
+def _switch(element: Element, name: str) -> bool:
+    return xml.boolean(xml.required(xml.children(element, (name,)), name))
+
+
+def _values(element: Element) -> tuple[str, ...]:
+    """Returns a list of values that are separated by semicolons, as in the resource manager."""
+    return tuple(item for part in xml.value(element).split(";") if (item := part.strip()))
 
 
 # Encoding
@@ -221,6 +261,45 @@ def _write_website(properties: ServiceProperties, _version: str) -> str:
     return f"<StaticWebsite><Enabled>{_word(website.enabled)}</Enabled>{paths}</StaticWebsite>"
 
 
+def _write_protocols(properties: ServiceProperties, version: str) -> str:
+    smb, nfs = properties.protocol_settings.smb, properties.protocol_settings.nfs
+    smb_content = (
+        f"<Multichannel><Enabled>{_word(smb.multichannel or False)}</Enabled></Multichannel>"
+    )
+    nfs_content = ""
+    if version >= _ENCRYPTION_IN_TRANSIT_SINCE:
+        smb_content += _write_encryption(smb.encryption_required)
+        nfs_content = f"<NFS>{_write_encryption(nfs.encryption_required)}</NFS>"
+    lists = (
+        smb.versions,
+        smb.authentication_methods,
+        smb.kerberos_ticket_encryption,
+        smb.channel_encryption,
+    )
+    # The service shows these only to the resource manager, so they are shown only if they are set.
+    for name, values in zip(SMB_VALUES, lists, strict=True):
+        if values:
+            smb_content += xml.element(name, ";".join(values))
+    return f"<ProtocolSettings><SMB>{smb_content}</SMB>{nfs_content}</ProtocolSettings>"
+
+
+_ENCRYPTION_IN_TRANSIT_SINCE: Final = "2026-02-06"
+
+
+def _write_encryption(required: bool | None) -> str:
+    shown = _word(required or False)
+    return f"<EncryptionInTransit><Required>{shown}</Required></EncryptionInTransit>"
+
+
+def _write_share_retention(properties: ServiceProperties, _version: str) -> str:
+    policy = properties.share_delete_retention
+    if not policy.enabled:
+        # The real service has no such element.
+        return ""
+    name = "ShareDeleteRetentionPolicy"
+    return f"<{name}>{_write_retention(policy)}</{name}>"
+
+
 _WRITERS: Final[dict[str, Callable[[ServiceProperties, str], str]]] = {
     "Logging": _write_logging,
     "HourMetrics": lambda properties, _: _write_metrics("HourMetrics", properties.hour_metrics),
@@ -231,6 +310,8 @@ _WRITERS: Final[dict[str, Callable[[ServiceProperties, str], str]]] = {
     "DeleteRetentionPolicy": _write_delete_retention,
     "StaticWebsite": _write_website,
     "DefaultServiceVersion": _write_default_version,
+    "ProtocolSettings": _write_protocols,
+    "ShareDeleteRetentionPolicy": _write_share_retention,
 }
 """The encoders of the elements, for a version."""
 

@@ -1,0 +1,178 @@
+"""Encoding of shares: response headers, and rows of listings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from etagere.clock import TICKS_PER_SECOND
+from etagere.model.shares import NO_SNAPSHOT, Share, ShareProtocol, ShareRow, TimedShare
+from etagere.protocol.codecs import xml
+from etagere.protocol.file.decode_shares import format_marker, format_version
+from etagere.protocol.rest import leases
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.metadata import metadata_element, metadata_headers
+from etagere.protocol.rest.requests import endpoint
+from etagere.protocol.rest.responses import Headers, http_date, stamp_headers
+from etagere.rules.conditions import format_etag
+from etagere.rules.dates import format_instant
+from etagere.rules.leases import report
+
+_TIERS_SINCE: Final = "2019-12-12"
+_LEASES_SINCE: Final = "2020-02-10"
+_DAY_TICKS: Final = 24 * 3_600 * TICKS_PER_SECOND
+
+# Settings have a header and, in listings, an element.
+_Setting = tuple[str, str, str]
+_ENCRYPTION_SCOPE: Final = (
+    "<DefaultEncryptionScope>$account-encryption-key</DefaultEncryptionScope>"
+    "<DenyEncryptionScopeOverride>false</DenyEncryptionScopeOverride>"
+)
+
+
+def _settings(share: Share, version: str) -> Iterator[_Setting]:
+    """Yields header, element and value of each setting that is shown, in the order of the elements.
+
+    Shares show the settings of a standard account, and in addition those that were set.
+    """
+    settings = share.settings
+    yield "x-ms-share-quota", "Quota", str(settings.quota_gib)
+    is_nfs = settings.protocol is ShareProtocol.NFS
+    if settings.protocol_named:
+        yield "x-ms-enabled-protocols", "EnabledProtocols", settings.protocol.value
+    if is_nfs:
+        yield "x-ms-root-squash", "RootSquash", settings.root_squash.value
+        yield (
+            "x-ms-enable-snapshot-virtual-directory-access",
+            "EnableSnapshotVirtualDirectoryAccess",
+            _word(settings.snapshot_virtual_directory),
+        )
+    if version >= _TIERS_SINCE:
+        changed = http_date(share.tier_changed or share.created)
+        yield "x-ms-access-tier", "AccessTier", settings.tier
+        yield "x-ms-access-tier-change-time", "AccessTierChangeTime", changed
+    yield from _performance(share)
+    if settings.smb_directory_lease is not None:
+        shown = _word(settings.smb_directory_lease)
+        yield "x-ms-enable-smb-directory-lease", "EnableSmbDirectoryLease", shown
+
+
+def _performance(share: Share) -> Iterator[_Setting]:
+    settings, bursting = share.settings, share.settings.paid_bursting
+    for header, element, value in (
+        ("x-ms-share-provisioned-iops", "ProvisionedIops", settings.provisioned_iops),
+        (
+            "x-ms-share-provisioned-bandwidth-mibps",
+            "ProvisionedBandwidthMiBps",
+            settings.provisioned_bandwidth_mibps,
+        ),
+        ("x-ms-share-paid-bursting-max-iops", "PaidBurstingMaxIops", bursting.iops_max),
+        (
+            "x-ms-share-paid-bursting-max-bandwidth-mibps",
+            "PaidBurstingMaxBandwidthMibps",
+            bursting.bandwidth_max_mibps,
+        ),
+    ):
+        if value is not None:
+            yield header, element, str(value)
+    if bursting.enabled is not None:
+        shown = _word(bursting.enabled)
+        yield "x-ms-share-paid-bursting-enabled", "PaidBurstingEnabled", shown
+
+
+def _word(truth: bool) -> str:
+    return "true" if truth else "false"
+
+
+# Headers
+
+
+def share_headers(result: TimedShare, version: str) -> Headers:
+    share = result.share
+    headers = stamp_headers(share.stamp)
+    headers += metadata_headers(share.metadata)
+    if version >= _LEASES_SINCE:
+        headers += leases.lease_headers(share.lease, result.now)
+    headers += [(header.encode(), value.encode()) for header, _, value in _settings(share, version)]
+    headers += [(b"x-ms-has-immutability-policy", b"false"), (b"x-ms-has-legal-hold", b"false")]
+    return headers
+
+
+def changed_share_headers(share: Share) -> Headers:
+    """Returns the headers of a share that was created, changed or restored. Provisioned shares
+    repeat what they were given."""
+    headers = stamp_headers(share.stamp)
+    provisioned = [(header.encode(), value.encode()) for header, _, value in _performance(share)]
+    if provisioned:
+        headers += [(b"x-ms-share-quota", b"%d" % share.settings.quota_gib), *provisioned]
+    return headers
+
+
+# Listings
+
+
+_ECHOED: Final = {"prefix": "Prefix", "marker": "Marker", "maxresults": "MaxResults"}
+"""Parameters that a listing repeats if they were sent, in the order of their elements."""
+
+
+def shares_start(exchange: Exchange) -> str:
+    sent = "".join(
+        [
+            xml.element(name, value)
+            for parameter, name in _ECHOED.items()
+            if (value := exchange.parameter(parameter)) is not None
+        ]
+    )
+    address = xml.escape_attribute(endpoint(exchange))
+    return f'{xml.DECLARATION}<EnumerationResults ServiceEndpoint="{address}">{sent}<Shares>'
+
+
+def shares_end(following: ShareRow | None) -> str:
+    marker = "" if following is None else format_marker(*following[:3])
+    return f"</Shares>{xml.element('NextMarker', marker)}</EnumerationResults>"
+
+
+def share_rows(rows: Sequence[ShareRow], now: int, *, include: set[str], version: str) -> list[str]:
+    with_metadata = "metadata" in include
+    return [
+        f"<Share><Name>{row.name}</Name>{_identification(row)}"
+        f"<Properties>{_properties(row, now, version)}</Properties>"
+        f"{metadata_element(row.share.metadata) if with_metadata else ''}</Share>"
+        for row in rows
+    ]
+
+
+def _identification(row: ShareRow) -> str:
+    if row.deleted is not None:
+        return f"<Deleted>true</Deleted><Version>{format_version(row.version)}</Version>"
+    if row.snapshot != NO_SNAPSHOT:
+        return f"<Snapshot>{format_instant(row.snapshot)}</Snapshot>"
+    return ""
+
+
+def _properties(row: ShareRow, now: int, version: str) -> str:
+    share = row.share
+    parts = [
+        f"<Last-Modified>{http_date(share.stamp)}</Last-Modified>"
+        f"<Etag>{xml.escape(format_etag(share.stamp))}</Etag>"
+    ]
+    if version >= _LEASES_SINCE:
+        lease = report(share.lease, now)
+        parts.append(f"<LeaseStatus>{lease.status}</LeaseStatus>")
+        parts.append(f"<LeaseState>{lease.state}</LeaseState>")
+        if lease.duration:
+            parts.append(f"<LeaseDuration>{lease.duration}</LeaseDuration>")
+    parts += [f"<{element}>{value}</{element}>" for _, element, value in _settings(share, version)]
+    if version >= _TIERS_SINCE:
+        parts.append(_ENCRYPTION_SCOPE)
+    if row.deleted is not None:
+        days = max(0, row.deleted.expires - now) // _DAY_TICKS
+        parts.append(f"<DeletedTime>{http_date(row.deleted.deleted)}</DeletedTime>")
+        parts.append(f"<RemainingRetentionDays>{days}</RemainingRetentionDays>")
+    return "".join(parts)
+
+
+def share_stats(usage_bytes: int) -> bytes:
+    return xml.document(
+        f"<ShareStats><ShareUsageBytes>{usage_bytes}</ShareUsageBytes></ShareStats>"
+    )

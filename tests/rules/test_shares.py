@@ -1,0 +1,75 @@
+"""The rules for settings of shares."""
+
+from __future__ import annotations
+
+import pytest
+
+from etagere.errors import Refusal
+from etagere.model.shares import (
+    PaidBursting,
+    RootSquash,
+    ShareProtocol,
+    ShareSettings,
+    ShareSettingsChange,
+)
+from etagere.rules.shares import changed_settings, parse_share_tier
+
+SMB = ShareSettings()
+NFS = ShareSettings(protocol=ShareProtocol.NFS)
+
+
+def test_what_a_change_omits_stays() -> None:
+    change = ShareSettingsChange(quota_gib=3, paid_bursting=PaidBursting(iops_max=500))
+    first = changed_settings(SMB, change)
+    assert first == ShareSettings(quota_gib=3, paid_bursting=PaidBursting(iops_max=500))
+    assert isinstance(first, ShareSettings)
+    change = ShareSettingsChange(tier="Hot", paid_bursting=PaidBursting(enabled=False))
+    assert changed_settings(first, change) == ShareSettings(
+        quota_gib=3, tier="Hot", paid_bursting=PaidBursting(enabled=False, iops_max=500)
+    )
+    assert changed_settings(first, ShareSettingsChange()) == first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ShareSettingsChange(root_squash=RootSquash.ALL_SQUASH),
+        ShareSettingsChange(snapshot_virtual_directory=False),
+    ],
+)
+def test_some_settings_are_only_for_nfs(change: ShareSettingsChange) -> None:
+    assert isinstance(changed_settings(NFS, change), ShareSettings)
+    refusal = changed_settings(SMB, change)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "InvalidHeaderValue"
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (ShareSettingsChange(provisioned_iops=99), "FileShareProvisionedIopsInvalid"),
+        (ShareSettingsChange(provisioned_iops=102_401), "FileShareProvisionedIopsInvalid"),
+        (
+            ShareSettingsChange(paid_bursting=PaidBursting(iops_max=102_401)),
+            "FileShareProvisionedIopsInvalid",
+        ),
+        (
+            ShareSettingsChange(provisioned_bandwidth_mibps=0),
+            "FileShareProvisionedBandwidthInvalid",
+        ),
+        (
+            ShareSettingsChange(paid_bursting=PaidBursting(bandwidth_max_mibps=10_341)),
+            "FileShareProvisionedBandwidthInvalid",
+        ),
+    ],
+)
+def test_performance_is_limited(change: ShareSettingsChange, code: str) -> None:
+    refusal = changed_settings(SMB, change)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == code
+
+
+def test_tiers_are_named_in_any_case() -> None:
+    assert parse_share_tier("TRANSACTIONoptimized") == "TransactionOptimized"
+    assert parse_share_tier("cool") == "Cool"
+    assert parse_share_tier("Premium") is None
