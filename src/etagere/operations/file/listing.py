@@ -20,7 +20,7 @@ from etagere.operations.file.collections import (
     SHARES,
 )
 from etagere.operations.file.shares import SNAPSHOTS_MAX, as_share
-from etagere.operations.file.tree import Tree, find_directory, find_tree, without_lease
+from etagere.operations.file.tree import Tree, find_directory, find_tree, follow_link, without_lease
 from etagere.operations.pages import FilledPage, FillPage, StepSize
 from etagere.rules.file_names import fold_name
 
@@ -50,7 +50,7 @@ def _current(
     span = ENTRIES.under(directory, fold_name(asked.prefix))
     span = ENTRIES.starting(span, (*directory, asked.marker or _BEFORE_NAMES))
     for rows in pages.scan_in_steps(txn, ENTRIES, span, asked.limit, step_size):
-        yield [entry for _, entry in rows]
+        yield [follow_link(txn, tree, entry) for _, entry in rows]
 
 
 _State = tuple[str, int, Entry]
@@ -81,7 +81,7 @@ def _in_snapshot(
             return
         is_first = False
         yield [
-            without_lease(entry)
+            without_lease(follow_link(txn, tree, entry))
             for _, replaced, entry in some
             if entry.generation <= generation < replaced
         ]
