@@ -1,0 +1,1 @@
+"""The blob service through the public Python SDK."""
