@@ -101,7 +101,6 @@ def file_token(resource: str, canon: str, version: str = "2020-12-06", **more: s
     order = ["sp", "st", "se", "canon", "si"]
     order += ["sip", "spr", "sv"] if version >= "2015-04-05" else ["sv"]
     order += ["rscc", "rscd", "rsce", "rscl", "rsct"]
-    prefix = "/file" if version >= "2015-02-21" else ""
-    values = {**given, "canon": f"{prefix}/{ACCOUNT}/{canon}"}
+    values = {**given, "canon": f"/file/{ACCOUNT}/{canon}"}
     string = "\n".join(values.get(name, "") for name in order)
     return query({**given, "sig": sign(string)})

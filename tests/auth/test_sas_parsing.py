@@ -183,7 +183,7 @@ def test_scope_of_files(resource: str, canon: str, target: str, scope: str | Non
         assert accepted(made).scope == scope
 
 
-@pytest.mark.parametrize("version", ["2014-02-14", "2015-02-21", "2015-04-05", "2026-10-06"])
+@pytest.mark.parametrize("version", ["2015-02-21", "2015-04-05", "2026-10-06"])
 def test_file_tokens_keep_to_their_resource(version: str) -> None:
     """No version of them signs `sr`, so it must not turn one resource into another."""
     share, file = file_token("s", "s", version), file_token("f", "s/d/f", version)
@@ -196,11 +196,25 @@ def test_file_tokens_keep_to_their_resource(version: str) -> None:
             assert judged(made) is not None, (target, changed)
 
 
-@pytest.mark.parametrize("version", ["2014-02-14", "2015-02-21"])
-def test_limits_that_old_file_tokens_do_not_sign(version: str) -> None:
+def test_limits_that_old_file_tokens_do_not_sign() -> None:
     for limit in ({"sip": "1.2.3.4"}, {"spr": "https"}):
-        token = file_token("s", "s", version, **limit)
+        token = file_token("s", "s", "2015-02-21", **limit)
         assert judged(request(target=f"/{ACCOUNT}/s/f?{token}", service="file")) is not None
+
+
+@pytest.mark.parametrize("version", ["2012-02-12", "2013-08-15", "2014-02-14"])
+def test_old_tokens_for_containers_are_not_valid_for_shares(version: str) -> None:
+    """Before 2015-02-21 the service is not signed, and there were no tokens for files."""
+    order = "sp st se canon si sv" + (
+        " rscc rscd rsce rscl rsct" if version >= "2013-08-15" else ""
+    )
+    for path, container, share in (("c", "c", "s"), ("c/b", "b", "f")):
+        fields = {"sp": "r", "se": "2030-01-01", "sv": version}
+        values = {**fields, "canon": f"/{ACCOUNT}/{path}"}
+        fields["sig"] = sign("\n".join(values.get(name, "") for name in order.split()))
+        accepted(request(target=f"/{ACCOUNT}/c/b?{query({**fields, 'sr': container})}"))
+        made = request(target=f"/{ACCOUNT}/c/b?{query({**fields, 'sr': share})}", service="file")
+        assert judged(made) is not None
 
 
 @pytest.mark.parametrize(

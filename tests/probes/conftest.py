@@ -9,6 +9,7 @@ import pytest
 
 from tests.probes.blob.endless_source import endless_source
 from tests.probes.blob.fixture import BlobFixture
+from tests.probes.file.fixture import FileFixture
 from tests.probes.queue.fixture import QueueFixture
 from tests.probes.service import ServiceFixture
 from tests.probes.services import SERVICES
@@ -58,6 +59,13 @@ def queues(probed_server: Server) -> Iterator[QueueFixture]:
 @pytest.fixture(scope="module")
 def tables(probed_server: Server) -> Iterator[TableFixture]:
     fixture = TableFixture(probed_server)
+    with fixture.client:
+        yield _with_data(fixture)
+
+
+@pytest.fixture(scope="module")
+def files(probed_server: Server, endless: str) -> Iterator[FileFixture]:
+    fixture = FileFixture(probed_server, f"http://{endless}/")
     with fixture.client:
         yield _with_data(fixture)
 

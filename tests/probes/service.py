@@ -133,7 +133,7 @@ SCHEMES: Final = (
         SignedParts(frozenset({"Content-MD5", "Content-Type"}), query=frozenset({"comp"})),
     ),
 )
-"""The schemes of the blob and queue services."""
+"""The schemes of the blob, queue and file services."""
 TABLE_SCHEMES: Final = (
     SigningScheme(
         "SharedKey",
@@ -158,6 +158,8 @@ class ServiceFixture(ABC, Generic[TargetT]):
     service: ClassVar[str]
     schemes: ClassVar[tuple[SigningScheme, ...]]
     """Shared Key and Shared Key Lite."""
+    default_properties: ClassVar[bytes] = _DEFAULT_PROPERTIES
+    """The properties of the service before an operation changed them."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -212,7 +214,7 @@ class ServiceFixture(ABC, Generic[TargetT]):
             if operation.row == f"set_{self.service}_service_properties":
                 path = f"/{ACCOUNT}/"
                 self.send_as_owner(
-                    Request("PUT", path, _SERVICE_PROPERTIES, _VERSIONED, _DEFAULT_PROPERTIES)
+                    Request("PUT", path, _SERVICE_PROPERTIES, _VERSIONED, self.default_properties)
                 )
 
     @contextlib.contextmanager

@@ -8,6 +8,8 @@ import pytest
 
 from tests.probes.blob import operations as blob
 from tests.probes.blob.fixture import BlobFixture
+from tests.probes.file import operations as file
+from tests.probes.file.fixture import FileFixture
 from tests.probes.queue import operations as queue
 from tests.probes.queue.fixture import QueueFixture
 from tests.probes.service import Operation, ServiceFixture
@@ -28,6 +30,7 @@ SERVICES: Final = {
     "blob": ProbedService(BlobFixture, blob.OPERATIONS, blob.TOKEN_KINDS),
     "queue": ProbedService(QueueFixture, queue.OPERATIONS, queue.TOKEN_KINDS),
     "table": ProbedService(TableFixture, table.OPERATIONS, table.TOKEN_KINDS),
+    "file": ProbedService(FileFixture, file.OPERATIONS, file.TOKEN_KINDS),
 }
 OPERATIONS: Final = [each for service in SERVICES.values() for each in service.operations]
 

@@ -17,7 +17,14 @@ from tests.probes.answers import (
 from tests.probes.service import Operation, ServiceFixture
 from tests.probes.services import OPERATIONS, SERVICES, each_service
 from tests.probes.token_kinds import ACCOUNT_KIND, TokenKind
-from tests.probes.tokens import Token, moment, queue_token, service_token, table_token
+from tests.probes.tokens import (
+    Token,
+    moment,
+    queue_token,
+    service_token,
+    share_token,
+    table_token,
+)
 from tests.server import ACCOUNT, KEY
 
 OUT_OF_SCOPE: Final = (AUTHENTICATION_FAILED, AUTHORIZATION_FAILURE)
@@ -76,6 +83,7 @@ def _tokens_of_other_services(service: str, name: str) -> list[Token]:
         "blob": service_token(ACCOUNT, KEY, name),
         "queue": queue_token(ACCOUNT, KEY, name),
         "table": table_token(ACCOUNT, KEY, name),
+        "file": share_token(ACCOUNT, KEY, name),
     }
     return [token for other, token in tokens.items() if other != service]
 

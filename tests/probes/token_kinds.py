@@ -10,7 +10,7 @@ from tests.probes.service import Operation
 from tests.probes.tokens import ACCOUNT_LETTERS, Token, account_token
 from tests.server import ACCOUNT, KEY
 
-SERVICE_LETTERS: Final = {"blob": "b", "queue": "q", "table": "t"}
+SERVICE_LETTERS: Final = {"blob": "b", "queue": "q", "table": "t", "file": "f"}
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class TokenKind:
             permission.account_letters if self.name == "account" else permission.service_letters
         )
         choices = [] if wanted is None else wanted.split("|")
-        if permission.letters_if_absent is not None and getattr(operation, "creates_blob", False):
+        if permission.letters_if_absent is not None and getattr(operation, "creates_object", False):
             choices += permission.letters_if_absent.split("|")
         return any(set(choice) <= set(letters) for choice in choices)
 

@@ -13,6 +13,8 @@ BLOB_LETTERS: Final = "racwdxyltmeiop"
 CONTAINER_LETTERS: Final = BLOB_LETTERS + "f"
 QUEUE_LETTERS: Final = "raup"
 TABLE_LETTERS: Final = "raud"
+FILE_LETTERS: Final = "rcwd"
+SHARE_LETTERS: Final = FILE_LETTERS + "l"
 
 
 def moment(**distance: float) -> str:
@@ -111,4 +113,26 @@ def table_token(
     lines += [f"/table/{account}/{table.lower()}"]
     lines += [fields.get(name, "") for name in ("si", "sip", "spr", "sv")]
     lines += [fields.get(name, "") for name in ("spk", "srk", "epk", "erk")]
+    return Token({**fields, "sig": hmac_sha256(key, "\n".join(lines))})
+
+
+def share_token(
+    account: str,
+    key: str,
+    share: str,
+    path: str = "",
+    *,
+    permissions: str | None = None,
+    **options: str,
+) -> Token:
+    """A service SAS for a share, or for the file at a path."""
+    letters = (FILE_LETTERS if path else SHARE_LETTERS) if permissions is None else permissions
+    fields = {"sv": VERSION, "sr": "f" if path else "s"}
+    if "si" not in options:
+        fields |= {"sp": letters, "st": moment(hours=-1), "se": moment(hours=1)}
+    fields |= options
+    resource = f"/file/{account}/{share}" + (f"/{path}" if path else "")
+    lines = [fields.get(name, "") for name in ("sp", "st", "se")] + [resource]
+    lines += [fields.get(name, "") for name in ("si", "sip", "spr", "sv")]
+    lines += [fields.get(name, "") for name in ("rscc", "rscd", "rsce", "rscl", "rsct")]
     return Token({**fields, "sig": hmac_sha256(key, "\n".join(lines))})

@@ -53,7 +53,8 @@ _SERVICE_FORMATS: Final[dict[str, Formats]] = {
     "dfs": _BLOB_FORMATS,
     "file": (
         ("2015-04-05", (*_TOKEN, "si", *_GATES, *ANSWERS)),
-        ("2014-02-14", (*_TOKEN, "si", "sv", *ANSWERS)),
+        # There are no older ones, which blob tokens of the same name would be valid as.
+        ("2015-02-21", (*_TOKEN, "si", "sv", *ANSWERS)),
     ),
     "queue": (
         ("2015-04-05", (*_TOKEN, "si", *_GATES)),

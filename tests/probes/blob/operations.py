@@ -107,7 +107,7 @@ class BlobOperation(Operation[BlobTarget]):
         return self.method not in {"GET", "HEAD"} and self.row not in _INVISIBLE
 
     @property
-    def creates_blob(self) -> bool:
+    def creates_object(self) -> bool:
         return self.creates and self.level == "blob"
 
     @property
