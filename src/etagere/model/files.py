@@ -162,6 +162,8 @@ class NewEntry(Part, frozen=True):
     """The number of a descriptor of the share, or a new one; None: inherited."""
     metadata: Metadata = ()
     posix: PosixChange = PosixChange()
+    restores: bool = False
+    """Whether the attributes are stored exactly as they are, without `Archive`."""
 
 
 class CreateDirectory(Command, frozen=True):
@@ -219,11 +221,15 @@ class SetEntryMetadata(Command, frozen=True):
     lease_id: bytes | None = None
 
 
-class ChangedTimes(Part, frozen=True):
-    """The times that a request changes. 0 preserves a time, None is the time of the change."""
+PRESERVE_TIME: Final = -(1 << 62)
+"""Before any time of a file: the time stays as it is."""
 
-    created: int | None = 0
-    written: int | None = 0
+
+class ChangedTimes(Part, frozen=True):
+    """The times that a request changes; None is the time of the change."""
+
+    created: int | None = PRESERVE_TIME
+    written: int | None = PRESERVE_TIME
     changed: int | None = None
 
 

@@ -12,6 +12,7 @@ from etagere.engine.interface import ReadTxn, Refused, WriteTxn, abort_if, unwra
 from etagere.errors import Refusal
 from etagere.model.bodies import Content, Mapped
 from etagere.model.files import (
+    PRESERVE_TIME,
     ChangedTimes,
     DirectoryNode,
     Entry,
@@ -131,7 +132,9 @@ def after_write(txn: WriteTxn, entry: Entry) -> Entry:
 def new_entry(txn: WriteTxn, place: Place, entry_id: int, new: NewEntry, node: Node) -> Entry:
     now, times = txn.now, new.times
     is_directory = isinstance(node, DirectoryNode)
-    attributes = attributes_of_new(FileAttributes(new.attributes), is_directory=is_directory)
+    attributes = attributes_of_new(
+        FileAttributes(new.attributes), is_directory=is_directory, restores=new.restores
+    )
     protocol = place.tree.share.settings.protocol
     return Entry(
         place.name,
@@ -174,7 +177,9 @@ def _new_times(old: FileTimes, asked: ChangedTimes, now: int) -> FileTimes:
 
 
 def _new_time(old: int, asked: int | None, now: int) -> int:
-    return now if asked is None else asked or old
+    if asked is None:
+        return now
+    return old if asked == PRESERVE_TIME else asked
 
 
 def new_attributes(old: Entry, asked: int | None) -> int:
@@ -224,5 +229,5 @@ def content_map(txn: WriteTxn, node: FileNode, map_id: bytes) -> Mapped:
 def changed_content(
     txn: WriteTxn, old: Entry, node: FileNode, content: Content, *, preserve_written: bool
 ) -> Entry:
-    times = ChangedTimes(written=0 if preserve_written else None)
+    times = ChangedTimes(written=PRESERVE_TIME if preserve_written else None)
     return changed(txn, old, times=times, node=replace(node, content=content))

@@ -69,6 +69,21 @@ def get_file_or_directory(txn: ReadTxn, command: GetEntry) -> TimedEntry:
     return TimedEntry(txn.steady_now, entry)
 
 
+def get_directory(txn: ReadTxn, command: GetEntry) -> TimedEntry:
+    result = get_file_or_directory(txn, command)
+    if not result.entry.is_directory:
+        raise Refused(Refusal("ResourceNotFound"))
+    return result
+
+
+def get_file(txn: ReadTxn, command: GetEntry) -> TimedEntry:
+    """Returns a file or a symbolic link."""
+    result = get_file_or_directory(txn, command)
+    if result.entry.is_directory:
+        raise Refused(Refusal("ResourceNotFound"))
+    return result
+
+
 # Creation
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from etagere.engine.interface import ReadTxn, Steps
 from etagere.engine.records import UINT_MAX, Collection, K, R, Span
@@ -41,6 +41,21 @@ def list_entries(txn: ReadTxn, command: FillPage[ListEntries, Entry]) -> Steps[F
     else:
         slices = _in_snapshot(txn, tree, directory_id, asked, step_size, tree.generation)
     return pages.fill(txn, command, slices, asked.limit, step_size)
+
+
+class ListedDirectory(NamedTuple):
+    """A page of a directory."""
+
+    directory_id: int
+    filled: FilledPage[Entry]
+
+
+def list_directory(txn: ReadTxn, command: FillPage[ListEntries, Entry]) -> Steps[ListedDirectory]:
+    """Lists the entries of a directory, as `list_entries` does, and tells its id."""
+    path = command.asked.path
+    directory = find_directory(txn, find_tree(txn, path.ref), path.components)
+    filled = yield from list_entries(txn, command)
+    return ListedDirectory(directory.id, filled)
 
 
 def _current(
