@@ -2,6 +2,10 @@
 
 An entry is stored under (share id, id of its directory, folded name). Every directory keeps its id
 for life, so that a rename moves one record. The root directory has the id 0.
+
+The record of a file is its entry. A file that has got a second hard link has a record of its own,
+which stays until its last link is deleted: an entry without a name, under the id of the file. The
+links are entries that have the id of the file and a `HardLinkNode`.
 """
 
 from __future__ import annotations
@@ -45,16 +49,19 @@ class FileNode(Part, frozen=True, tag=1):
     headers: ContentHeaders = ContentHeaders()
     lease: Lease = NO_LEASE
     copied: Copied | None = None
+    links: int = 0
+    """The number of links to a file with a record of its own; 0: the record is the entry."""
 
 
 class SymbolicLinkNode(Part, frozen=True, tag=2):
     """The part of an entry that only symbolic links have."""
 
     target: str
+    """The link text as the client sent it. The server does not follow links."""
 
 
 class HardLinkNode(Part, frozen=True, tag=3):
-    """A reference to a `LinkedFile`, which has the state of the file."""
+    """One of the links to a file, whose record is elsewhere."""
 
 
 Node = DirectoryNode | FileNode | SymbolicLinkNode | HardLinkNode
@@ -78,13 +85,16 @@ class Entry(Record, frozen=True):
     """The number of its security descriptor in the share, or that of a default descriptor."""
     metadata: Metadata = ()
     posix: PosixOwner | None = None
+    """None in SMB shares."""
 
+    @property
+    def is_directory(self) -> bool:
+        return isinstance(self.node, DirectoryNode)
 
-class LinkedFile(Record, frozen=True):
-    """The state of a file with several hard links, under (share id, file id)."""
-
-    entry: Entry
-    links: int
+    @property
+    def link_count(self) -> int:
+        """The number of names that the entry has."""
+        return max(1, self.node.links) if isinstance(self.node, FileNode) else 1
 
 
 class FilePermission(Record, frozen=True):
@@ -143,6 +153,14 @@ class NewPermission(Part, frozen=True):
     """The SHA-256 of the descriptor."""
 
 
+class PosixChange(Part, frozen=True):
+    """The properties of an NFS share that a request sets; None: the default, or as before."""
+
+    owner: str | None = None
+    group: str | None = None
+    mode: int | None = None
+
+
 class NewEntry(Part, frozen=True):
     """What a request that creates an entry says about it."""
 
@@ -151,7 +169,9 @@ class NewEntry(Part, frozen=True):
     permission: int | NewPermission | None = None
     """The number of a descriptor of the share, or a new one; None: inherited."""
     metadata: Metadata = ()
-    posix: PosixOwner | None = None
+    posix: PosixChange = PosixChange()
+    restores: bool = False
+    """Whether the attributes are stored exactly as they are, without `Archive`."""
 
 
 class CreateDirectory(Command, frozen=True):
@@ -174,6 +194,23 @@ class CreateFile(Command, frozen=True):
     """Whether the caller may create files, but not replace them."""
 
 
+class CreateSymbolicLink(Command, frozen=True):
+    path: EntryPath
+    new: NewEntry
+    target: str
+    lease_id: bytes | None = None
+
+
+class CreateHardLink(Command, frozen=True):
+    """Give a file of the same share another name."""
+
+    path: EntryPath
+    target: tuple[str, ...]
+    """The path of the file."""
+    lease_id: bytes | None = None
+    """That of the file."""
+
+
 class GetEntry(Command, frozen=True):
     path: EntryPath
     lease_id: bytes | None = None
@@ -192,11 +229,15 @@ class SetEntryMetadata(Command, frozen=True):
     lease_id: bytes | None = None
 
 
-class ChangedTimes(Part, frozen=True):
-    """The times that a request changes. 0 preserves a time, None is the time of the change."""
+PRESERVE_TIME: Final = -(1 << 62)
+"""Before any time of a file: the time stays as it is."""
 
-    created: int | None = 0
-    written: int | None = 0
+
+class ChangedTimes(Part, frozen=True):
+    """The times that a request changes; None is the time of the change."""
+
+    created: int | None = PRESERVE_TIME
+    written: int | None = PRESERVE_TIME
     changed: int | None = None
 
 
@@ -208,7 +249,7 @@ class SetEntryProperties(Command, frozen=True):
     times: ChangedTimes = ChangedTimes()
     attributes: int | None = None
     permission: int | NewPermission | None = None
-    posix: PosixOwner | None = None
+    posix: PosixChange = PosixChange()
     headers: ContentHeaders | None = None
     length: int | None = None
     child_id: bytes = b""
@@ -232,6 +273,7 @@ class RenameEntry(Command, frozen=True):
     metadata: Metadata | None = None
     only_if_absent: bool = False
     """Whether the caller may create files at the destination, but not replace them."""
+    content_type: str | None = None
 
 
 class LeaseFile(Command, frozen=True):

@@ -9,11 +9,10 @@ from typing import Final
 from etagere.bodies.audit import findings as kinds
 from etagere.bodies.audit.findings import LedgerRemedy
 from etagere.bodies.audit.snapshot import Audit
-from etagere.model.files import ROOT_ID, DirectoryNode, Entry, FileNode, HardLinkNode
+from etagere.model.files import ROOT_ID, Entry, FileNode, HardLinkNode
 from etagere.operations.file.collections import (
     DELETED_SHARES,
     ENTRIES,
-    LINKED_FILES,
     SHARE_USAGE,
     SHARES,
     SHARES_TO_PURGE,
@@ -25,6 +24,7 @@ from etagere.rules.file_names import fold_name
 _TABLES: Final = (
     "CREATE TEMP TABLE audit_entries (share BLOB, id INT, parent INT, is_directory INT, "
     "is_link INT, key BLOB)",
+    "CREATE TEMP TABLE audit_linked (share BLOB, id INT, links INT, key BLOB)",
     "CREATE TEMP TABLE audit_reached (share BLOB, id INT, PRIMARY KEY (share, id)) WITHOUT ROWID",
 )
 
@@ -41,10 +41,10 @@ def check_trees(audit: Audit) -> None:
     audit.execute("CREATE INDEX audit_ids ON audit_entries (share, id)")
     _check_ids(audit)
     _check_reachable(audit)
-    _check_links(audit, living, lengths)
+    _check_links(audit)
     _check_usage(audit, living, lengths)
-    audit.execute("DROP TABLE audit_entries")
-    audit.execute("DROP TABLE audit_reached")
+    for table in ("audit_entries", "audit_linked", "audit_reached"):
+        audit.execute(f"DROP TABLE {table}")
 
 
 TREE_AUDITS: Final = ((check_trees, "trees of shares"),)
@@ -89,27 +89,35 @@ def _read_entries(audit: Audit, living: dict[bytes, str]) -> Counter[bytes]:
         if key[0] not in living:
             continue
         _check_place(audit, packed, key, entry)
-        if not entry.name:
-            continue
         node = entry.node
         if isinstance(node, FileNode):
             lengths[key[0]] += node.content.length
-        audit.execute(
-            "INSERT INTO audit_entries VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                key[0],
-                entry.id,
-                key[1],
-                isinstance(node, DirectoryNode),
-                isinstance(node, HardLinkNode),
-                packed,
-            ),
-        )
+            if entry.name and node.links:
+                what = f"it has {node.links} links, but no record of its own"
+                audit.find(kinds.LINKS_WRONG, audit.name(ENTRIES, packed), what)
+        if entry.name:
+            audit.execute(
+                "INSERT INTO audit_entries VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    key[0],
+                    entry.id,
+                    key[1],
+                    entry.is_directory,
+                    isinstance(node, HardLinkNode),
+                    packed,
+                ),
+            )
+        elif isinstance(node, FileNode):
+            row = (key[0], entry.id, node.links, packed)
+            audit.execute("INSERT INTO audit_linked VALUES (?, ?, ?, ?)", row)
     return lengths
 
 
 def _check_place(audit: Audit, packed: bytes, key: EntryKey, entry: Entry) -> None:
-    if (entry.parent_id, fold_name(entry.name)) != key[1:]:
+    """Checks that an entry is under its key. Those without a name, the root and files with several
+    links, are in themselves."""
+    is_in_place = entry.name or entry.id == entry.parent_id
+    if not is_in_place or (entry.parent_id, fold_name(entry.name)) != key[1:]:
         what = f"the record is of {entry.name!r} in directory {entry.parent_id}"
         audit.find(kinds.ENTRY_MISPLACED, audit.name(ENTRIES, packed), what)
 
@@ -146,22 +154,24 @@ def _check_reachable(audit: Audit) -> None:
 # Counts
 
 
-def _check_links(audit: Audit, living: dict[bytes, str], lengths: Counter[bytes]) -> None:
-    """Compares the links of files with several; adds their lengths."""
-    sql = "SELECT share, id, count(*) FROM audit_entries WHERE is_link GROUP BY share, id"
-    counted = {(share, entry_id): count for share, entry_id, count in audit.execute(sql)}
-    for packed, key, linked, _ in audit.rows(LINKED_FILES, first_time=False):
-        if key[0] not in living:
-            continue
-        if isinstance(linked.entry.node, FileNode):
-            lengths[key[0]] += linked.entry.node.content.length
-        found = counted.pop(key, 0)
-        if found != linked.links:
-            what = f"it has {found} links, and {linked.links} are recorded"
-            audit.find(kinds.LINKS_WRONG, audit.name(LINKED_FILES, packed), what)
-    for key in counted:
-        where = audit.name(LINKED_FILES, LINKED_FILES.pack(key))
-        audit.find(kinds.LINKS_WRONG, where, "links refer to it, and it is missing")
+def _check_links(audit: Audit) -> None:
+    """Compares the links to files with those that are there."""
+    audit.execute("CREATE INDEX audit_files ON audit_linked (share, id)")
+    wrong = audit.execute(
+        "SELECT l.key, l.links, (SELECT count(*) FROM audit_entries e WHERE e.is_link "
+        "AND e.share = l.share AND e.id = l.id) AS found FROM audit_linked l "
+        "WHERE found != l.links ORDER BY l.key"
+    )
+    for packed, links, found in list(wrong):
+        what = f"the file has {found} links, and {links} are recorded"
+        audit.find(kinds.LINKS_WRONG, audit.name(ENTRIES, packed), what)
+    lost = audit.execute(
+        "SELECT key, id FROM audit_entries e WHERE is_link AND NOT EXISTS "
+        "(SELECT 1 FROM audit_linked l WHERE l.share = e.share AND l.id = e.id) ORDER BY key"
+    )
+    for packed, file_id in list(lost):
+        what = f"it is a link to the file {file_id}, which is missing"
+        audit.find(kinds.LINKS_WRONG, audit.name(ENTRIES, packed), what)
 
 
 def _check_usage(audit: Audit, living: dict[bytes, str], lengths: Counter[bytes]) -> None:

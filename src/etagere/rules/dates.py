@@ -87,13 +87,13 @@ def format_http_date(seconds: int) -> str:
 _INSTANT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,7}))?Z", re.ASCII)
 
 
-def parse_instant(text: str) -> int | None:
+def parse_instant(text: str, *, year_min: int = 1970) -> int | None:
     """Parses the format of `format_instant`; returns ticks since 1970, or None."""
     found = _INSTANT.fullmatch(text)
     if found is None:
         return None
     year, month, day, hour, minute, second = map(int, found.groups()[:6])
-    if year < 1970 or hour > 23 or minute > 59 or second > 59:
+    if year < year_min or hour > 23 or minute > 59 or second > 59:
         return None
     try:
         days = date(year, month, day).toordinal() - _EPOCH_DAY

@@ -57,10 +57,13 @@ def format_attributes(attributes: FileAttributes) -> str:
     return " | ".join(names) or "None"
 
 
-def attributes_of_new(asked: FileAttributes, *, is_directory: bool) -> FileAttributes | Refusal:
+def attributes_of_new(
+    asked: FileAttributes, *, is_directory: bool, restores: bool = False
+) -> FileAttributes | Refusal:
     """Returns the attributes of a file or directory that is created with those asked for.
 
-    A new file always has `Archive`, and a directory always `Directory`.
+    A new file always has `Archive`, unless it restores another one, and a directory always
+    `Directory`.
     """
     if is_directory:
         if asked & _DIRECTORIES_LACK:
@@ -68,7 +71,7 @@ def attributes_of_new(asked: FileAttributes, *, is_directory: bool) -> FileAttri
         return asked | FileAttributes.DIRECTORY
     if asked & FileAttributes.DIRECTORY:
         return _invalid(asked)
-    return asked | FileAttributes.ARCHIVE
+    return asked if restores else asked | FileAttributes.ARCHIVE
 
 
 def changed_attributes(asked: FileAttributes, *, is_directory: bool) -> FileAttributes | Refusal:

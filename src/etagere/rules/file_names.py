@@ -19,7 +19,7 @@ PATH_LENGTH_MAX: Final = 2_048
 DEPTH_MAX: Final = 250
 
 _SHARE_NAME: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_ILLEGAL: Final = re.compile(r'["\\/:|<>*?\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]')
+_ILLEGAL: Final = re.compile(r'["\\/:|<>*?\x00-\x1f\x7f\ud800-\udfff]')
 _RESERVED: Final = frozenset(
     {".", "..", "PRN", "AUX", "NUL", "CON", "CLOCK$"}
     | {f"{device}{number}" for device in ("LPT", "COM") for number in range(1, 10)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from etagere.engine.interface import ReadTxn
-from etagere.model.files import ROOT_ID, DirectoryNode, Entry, FileNode
+from etagere.model.files import ROOT_ID, DirectoryNode, Entry, FileNode, HardLinkNode
 from etagere.operations.file.collections import (
     DELETED_SHARES,
     ENTRIES,
@@ -46,7 +46,14 @@ def require_trees(txn: ReadTxn, _: None) -> None:
 
 def _require_tree(entries: dict[EntryKey, Entry]) -> None:
     stored = [entry for entry in entries.values() if entry.name]
-    assert max(Counter(entry.id for entry in stored).values(), default=1) == 1
+    links = Counter(entry.id for entry in stored if isinstance(entry.node, HardLinkNode))
+    files = [e for e in entries.values() if isinstance(e.node, FileNode) and not e.name]
+    assert links == {e.id: e.node.links for e in files if isinstance(e.node, FileNode)}
+    assert all(e.id == e.parent_id for e in entries.values() if not e.name)
+    ids = Counter(entry.id for entry in stored if not isinstance(entry.node, HardLinkNode))
+    assert max(ids.values(), default=1) == 1
+    assert not ids.keys() & links.keys()
+    assert not any(isinstance(e.node, FileNode) and e.node.links for e in stored)
     for (_, directory_id, name), entry in entries.items():
         assert (directory_id, name) == (entry.parent_id, fold_name(entry.name))
     parents = {e.id: e.parent_id for e in stored if isinstance(e.node, DirectoryNode)}

@@ -14,6 +14,8 @@ from etagere.model.files import (
     ClearRange,
     CreateDirectory,
     CreateFile,
+    CreateHardLink,
+    CreateSymbolicLink,
     DeleteEntry,
     Entry,
     EntryPath,
@@ -30,6 +32,7 @@ from etagere.model.files import (
     RenameEntry,
     SetEntryMetadata,
     SetEntryProperties,
+    SymbolicLinkNode,
     TimedEntry,
 )
 from etagere.model.ids import new_id
@@ -42,13 +45,14 @@ from etagere.model.shares import (
     ListShares,
     Share,
     ShareName,
+    ShareProtocol,
     ShareRef,
     ShareRow,
     ShareSettings,
     SnapshotShare,
     SnapshotsOfShare,
 )
-from etagere.operations.file import entries, listing, ranges, shares
+from etagere.operations.file import entries, links, listing, ranges, renames, shares
 from etagere.operations.file.purging import (
     PurgeShares,
     expire_shares,
@@ -85,6 +89,9 @@ class FileFixture(EngineFixture):
     async def create(self, name: ShareName = SHARE, **settings: Any) -> Share:
         command = CreateShare(name, new_id(), ShareSettings(**settings))
         return await self.write(shares.create_share, command)
+
+    async def create_nfs(self, name: ShareName = SHARE) -> Share:
+        return await self.create(name, protocol=ShareProtocol.NFS)
 
     async def usage(self, name: ShareName = SHARE) -> int:
         ask = GetShare(ShareRef(name))
@@ -154,8 +161,10 @@ class FileFixture(EngineFixture):
         command = SetEntryMetadata(path_of(path), is_directory, (("Key", "value"),), **asked)
         return await self.write(entries.set_metadata, command)
 
-    async def delete(self, path: str, *, is_directory: bool = False, **asked: Any) -> None:
-        await self.write(entries.delete_entry, DeleteEntry(path_of(path), is_directory, **asked))
+    async def delete(self, path: str, *, is_directory: bool = False, **asked: Any) -> int:
+        """Deletes a file or directory; returns the number of links that are left."""
+        command = DeleteEntry(path_of(path), is_directory, **asked)
+        return await self.write(entries.delete_entry, command)
 
     async def rmdir(self, path: str) -> None:
         await self.delete(path, is_directory=True)
@@ -164,7 +173,19 @@ class FileFixture(EngineFixture):
         self, source: str, destination: str, *, is_directory: bool = False, **asked: Any
     ) -> Entry:
         command = RenameEntry(path_of(source), path_of(destination), is_directory, **asked)
-        return await self.write(entries.rename_entry, command)
+        return await self.write(renames.rename_entry, command)
+
+    async def link(self, path: str, target: str, **asked: Any) -> Entry:
+        """Creates a hard link."""
+        command = CreateHardLink(path_of(path), path_of(target).components, **asked)
+        return await self.write(links.create_hard_link, command)
+
+    async def symlink(self, path: str, target: str, new: NewEntry = NEW, **asked: Any) -> Entry:
+        command = CreateSymbolicLink(path_of(path), new, target, **asked)
+        return await self.write(links.create_symbolic_link, command)
+
+    async def readlink(self, path: str, snapshot: int | None = None) -> Entry:
+        return await self.read(links.get_symbolic_link, GetEntry(path_of(path, snapshot)))
 
     async def lease(self, path: str, action: FileLeaseAction) -> TimedEntry:
         return await self.write(entries.lease_file, LeaseFile(path_of(path), action))
@@ -215,6 +236,8 @@ class FileFixture(EngineFixture):
                 path = f"{directory}/{entry.name}" if directory else entry.name
                 if isinstance(entry.node, FileNode):
                     found[path] = await self.get(path, snapshot)
+                elif isinstance(entry.node, SymbolicLinkNode):
+                    found[path] = entry.node.target.encode()
                 else:
                     found[path] = None
                     await walk(path)

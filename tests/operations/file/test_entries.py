@@ -231,13 +231,24 @@ async def test_read_only_files_are_protected(files: FileFixture) -> None:
     await files.rename("other", "f", replace=True, ignore_read_only=True)
     await files.put("g", b"bytes", new=READ_ONLY)
     assert (await files.rename("g", "h")).attributes & FileAttributes.READ_ONLY
-    await files.set("h", attributes=0)
+    assert await code_of(files.set("h", attributes=0, length=1)) == "ReadOnlyAttribute"
+    assert await code_of(files.set("h", length=1)) == "ReadOnlyAttribute"
+    await files.set("h", attributes=0, headers=ContentHeaders("text/plain"))
     await files.delete("h")
+    await files.require_sound()
+
+
+@file_test
+async def test_read_only_directories_are_protected_from_deletion(files: FileFixture) -> None:
+    await files.create()
     await files.mkdir("dir", READ_ONLY)
     await files.put("dir/f")
     await files.describe("dir", is_directory=True)
     await files.delete("dir/f")
-    await files.rmdir("dir")
+    assert await code_of(files.rmdir("dir")) == "ReadOnlyAttribute"
+    await files.rename("dir", "other", is_directory=True)
+    await files.set("other", is_directory=True, attributes=0)
+    await files.rmdir("other")
     await files.require_sound()
 
 

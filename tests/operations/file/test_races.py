@@ -35,7 +35,7 @@ from etagere.model.shares import (
     SnapshotShare,
     SnapshotsOfShare,
 )
-from etagere.operations.file import entries, listing, purging, ranges, shares
+from etagere.operations.file import entries, listing, purging, ranges, renames, shares
 from etagere.operations.file.collections import DELETED_SHARES, SHARE_SNAPSHOTS, SHARES
 from etagere.operations.service import set_service_properties
 from tests.clocks import SharedClock
@@ -69,7 +69,7 @@ def _delete(path: str, *, is_directory: bool = False) -> Call:
 
 def _rename(source: str, target: str, *, is_directory: bool = False) -> Call:
     command = RenameEntry(path_of(source), path_of(target), is_directory, replace=True)
-    return Call(entries.rename_entry, command)
+    return Call(renames.rename_entry, command)
 
 
 def _write(path: str, number: int) -> Call:
@@ -225,8 +225,8 @@ def test_a_path_cannot_change_halfway() -> None:
 
 def _swap(txn: object, _: None) -> None:
     """Gives the name of a directory to another one, in one transaction."""
-    entries.rename_entry(txn, _rename("x", "w", is_directory=True).command)  # type: ignore[arg-type]
-    entries.rename_entry(txn, _rename("y", "x", is_directory=True).command)  # type: ignore[arg-type]
+    renames.rename_entry(txn, _rename("x", "w", is_directory=True).command)  # type: ignore[arg-type]
+    renames.rename_entry(txn, _rename("y", "x", is_directory=True).command)  # type: ignore[arg-type]
 
 
 def test_pairs_on_an_empty_share_are_serializable() -> None:

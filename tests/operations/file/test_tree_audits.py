@@ -25,14 +25,13 @@ from etagere.model.files import (
     CreateDirectory,
     CreateFile,
     Entry,
+    FileNode,
     HardLinkNode,
-    LinkedFile,
 )
 from etagere.model.ids import new_id
 from etagere.model.shares import CreateShare, DeleteShare, ShareRef, ShareUsage
 from etagere.operations.file.collections import (
     ENTRIES,
-    LINKED_FILES,
     SHARE_USAGE,
     SHARES,
     EntryKey,
@@ -141,9 +140,24 @@ def test_wrong_links(store: Store) -> None:
         link = replace(file, name=name, node=HardLinkNode())
         store.put(ENTRIES, (*key[:2], name.upper()), link)
     store.delete(ENTRIES, key)
-    store.put(LINKED_FILES, (key[0], file.id), LinkedFile(file, 2))
-    assert store.found() == []
-    store.put(LINKED_FILES, (key[0], file.id), LinkedFile(file, 3))
+    assert isinstance(file.node, FileNode)
+    record_key = (key[0], file.id, "")
+    for links, found in ((2, []), (3, [kinds.LINKS_WRONG]), (1, [kinds.LINKS_WRONG])):
+        node = replace(file.node, links=links)
+        record = replace(file, name="", parent_id=file.id, node=node)
+        store.put(ENTRIES, record_key, record)
+        assert store.found() == found
+    misplaced = replace(file, name="", parent_id=0)
+    store.put(ENTRIES, record_key, misplaced)
+    assert kinds.ENTRY_MISPLACED in store.found()
+    store.delete(ENTRIES, record_key)
+    assert store.found().count(kinds.LINKS_WRONG) == 2
+
+
+def test_a_link_count_in_an_entry(store: Store) -> None:
+    key, file = store.entry("f")
+    assert isinstance(file.node, FileNode)
+    store.put(ENTRIES, key, replace(file, node=replace(file.node, links=1)))
     assert store.found() == [kinds.LINKS_WRONG]
 
 

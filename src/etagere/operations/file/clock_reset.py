@@ -22,7 +22,6 @@ from etagere.model.files import (
     FilePermissionNumber,
     FileTimes,
     InheritedPermission,
-    LinkedFile,
 )
 from etagere.model.shares import HistoryToPurge, Share
 from etagere.operations.file.collections import (
@@ -32,7 +31,6 @@ from etagere.operations.file.collections import (
     FORMER_ENTRIES,
     HISTORIES_TO_PURGE,
     INHERITED_PERMISSIONS,
-    LINKED_FILES,
     PERMISSION_NUMBERS,
     PERMISSIONS,
     SHARE_SNAPSHOTS,
@@ -56,8 +54,6 @@ def stamps(txn: WriteTxn) -> Iterator[int]:
         yield from _stamps_of_entry(entry)
     for _, entry in all_rows(txn, FORMER_ENTRIES):
         yield from _stamps_of_entry(entry)
-    for _, linked in all_rows(txn, LINKED_FILES):
-        yield from _stamps_of_entry(linked.entry)
     for (_, number), _ in all_rows(txn, PERMISSIONS):
         yield number
 
@@ -130,10 +126,6 @@ def _reset_entries(txn: WriteTxn, wall: int, lower: Lower) -> int:
         new_place = (place[0], lower(place[1]), *place[2:])
         lowered = _lower_entry(former, wall, lower)
         changed += _move(txn, FORMER_ENTRIES, (place, new_place), (former, lowered))
-    for id_key, linked in all_rows(txn, LINKED_FILES):
-        state = LinkedFile(_lower_entry(linked.entry, wall, lower), linked.links)
-        new_id_key = (id_key[0], lower(id_key[1]))
-        changed += _move(txn, LINKED_FILES, (id_key, new_id_key), (linked, state))
     for mark, progress in all_rows(txn, HISTORIES_TO_PURGE):
         _move(txn, HISTORIES_TO_PURGE, (mark, mark), (progress, _FROM_START))
     return changed

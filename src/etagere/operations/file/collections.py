@@ -13,7 +13,6 @@ from etagere.model.files import (
     FilePermission,
     FilePermissionNumber,
     InheritedPermission,
-    LinkedFile,
 )
 from etagere.model.shares import (
     DeletedShare,
@@ -51,9 +50,6 @@ FORMER_ENTRIES: Collection[tuple[bytes, int, str, int], Entry] = Collection(
 )
 """States of entries that only snapshots show. The last part of the key is the generation of the
 share in which the state was replaced."""
-LINKED_FILES: Collection[tuple[bytes, int], LinkedFile] = Collection(
-    "linked_files", LinkedFile, (ID, UINT)
-)
 HISTORIES_TO_PURGE: Collection[tuple[bytes], HistoryToPurge] = Collection(
     "file_histories_to_purge", HistoryToPurge, (ID,)
 )
@@ -75,4 +71,3 @@ def _contents(entry: Entry) -> Iterable[Content]:
 
 declare_holder(ENTRIES, contents=_contents)
 declare_holder(FORMER_ENTRIES, contents=_contents)
-declare_holder(LINKED_FILES, contents=lambda linked: _contents(linked.entry))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from etagere.engine.interface import ReadTxn, Steps
 from etagere.engine.records import UINT_MAX, Collection, K, R, Span
@@ -19,7 +20,14 @@ from etagere.operations.file.collections import (
     SHARES,
 )
 from etagere.operations.file.shares import SNAPSHOTS_MAX, as_share
-from etagere.operations.file.tree import AFTER_ROOT, Tree, find_directory, find_tree, without_lease
+from etagere.operations.file.tree import (
+    AFTER_ROOT,
+    Tree,
+    find_directory,
+    find_tree,
+    follow_link,
+    without_lease,
+)
 from etagere.operations.pages import FilledPage, FillPage, StepSize
 from etagere.rules.file_names import fold_name
 
@@ -39,16 +47,26 @@ def list_entries(txn: ReadTxn, command: FillPage[ListEntries, Entry]) -> Steps[F
     return pages.fill(txn, command, slices, asked.limit, step_size)
 
 
+class ListedDirectory(NamedTuple):
+    """A page of a directory."""
+
+    directory_id: int
+    filled: FilledPage[Entry]
+
+
+def list_directory(txn: ReadTxn, command: FillPage[ListEntries, Entry]) -> Steps[ListedDirectory]:
+    """Lists the entries of a directory, as `list_entries` does, and tells its id."""
+    path = command.asked.path
+    directory = find_directory(txn, find_tree(txn, path.ref), path.components)
+    filled = yield from list_entries(txn, command)
+    return ListedDirectory(directory.id, filled)
+
+
 def _current(
     txn: ReadTxn, tree: Tree, directory_id: int, asked: ListEntries, step_size: StepSize
 ) -> Iterator[list[Entry]]:
     directory = (tree.share.id, directory_id)
     span = ENTRIES.under(directory, fold_name(asked.prefix))
-    span = ENTRIES.starting(span, (*directory, asked.marker or AFTER_ROOT))
-    hidden_ids = asked.hidden_ids
-    limit = asked.limit + len(hidden_ids)
-    for rows in pages.scan_in_steps(txn, ENTRIES, span, limit, step_size):
-        yield [entry for _, entry in rows if entry.id not in hidden_ids]
 
 
 _State = tuple[str, int, Entry]
@@ -79,7 +97,7 @@ def _in_snapshot(
             return
         is_first = False
         yield [
-            without_lease(entry)
+            without_lease(follow_link(txn, tree, entry))
             for _, replaced, entry in some
             if entry.generation <= generation < replaced
         ]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, WriteTxn, operation
 from etagere.engine.records import Collection, Span
 from etagere.model.base import Command
-from etagere.model.files import Entry, LinkedFile
+from etagere.model.files import Entry
 from etagere.model.shares import HistoryToPurge, ShareToPurge
 from etagere.operations.file.collections import (
     DELETED_SHARES,
@@ -18,7 +18,6 @@ from etagere.operations.file.collections import (
     FORMER_ENTRIES,
     HISTORIES_TO_PURGE,
     INHERITED_PERMISSIONS,
-    LINKED_FILES,
     PERMISSION_NUMBERS,
     PERMISSIONS,
     SHARE_SNAPSHOTS,
@@ -32,7 +31,6 @@ _MARKS: Final[tuple[Collection[Any, Any], ...]] = (SHARES_TO_PURGE, HISTORIES_TO
 OF_SHARES: Final[tuple[Collection[Any, Any], ...]] = (
     ENTRIES,
     FORMER_ENTRIES,
-    LINKED_FILES,
     SHARE_SNAPSHOTS,
     SHARE_USAGE,
     PERMISSIONS,
@@ -114,8 +112,6 @@ def _remove(txn: WriteTxn, collection: Collection[Any, Any], key: tuple[Any, ...
     record = txn.get(collection, key, EXCLUSIVE)
     if isinstance(record, Entry):
         release_content(txn, record)
-    elif isinstance(record, LinkedFile):
-        release_content(txn, record.entry)
     txn.delete(collection, key)
 
 

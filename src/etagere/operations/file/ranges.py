@@ -21,14 +21,14 @@ from etagere.model.files import (
     TimedEntry,
 )
 from etagere.model.shares import ShareRef
-from etagere.operations.file.entries import (
+from etagere.operations.file.changes import (
     changed_content,
     check_file_change,
     content_map,
     file_node,
     find_changeable_file,
-    get_file_or_directory,
 )
+from etagere.operations.file.entries import get_file_or_directory
 from etagere.operations.file.tree import find_entry, find_tree, guard_path, put_entry
 
 # Writing

@@ -8,6 +8,10 @@ The first change of an entry after a snapshot keeps its old state for the snapsh
 before anything else is changed: contents are changed in place unless they are shared.
 
 The root directory is the entry with an empty name in itself. It is not stored before it is changed.
+
+A file that has got a second hard link has a record of its own, at a place without a name under its
+id, and the entries at its places refer to it. Callers see the file at each of them: functions that
+return an entry follow the reference, and those that store one store the file in its record.
 """
 
 from __future__ import annotations
@@ -18,8 +22,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from etagere.bodies.contents import release, share
-from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, Refused, WriteTxn
+from etagere.bodies.contents import MissingRecord, release, share
+from etagere.engine.interface import EXCLUSIVE, SHARED, Guard, ReadTxn, Refused, WriteTxn
 from etagere.errors import Refusal
 from etagere.model.files import (
     NO_ENTRY,
@@ -29,6 +33,7 @@ from etagere.model.files import (
     EntryPath,
     FileNode,
     FileTimes,
+    HardLinkNode,
 )
 from etagere.model.leases import NO_LEASE
 from etagere.model.shares import Share, ShareRef
@@ -37,9 +42,12 @@ from etagere.operations.file.shares import find, find_guarded, get_snapshot
 from etagere.rules.file_attributes import FileAttributes
 from etagere.rules.file_names import fold_name
 from etagere.rules.leases import LOCKED, effective_state
+from etagere.rules.posix import DIRECTORY_MODE, default_owner
 
 AFTER_ROOT: Final = "\x01"
 """Behind the empty name of the root, and before all others, which have no control characters."""
+_NO_TIMES: Final = FileTimes(0, 0, 0)
+"""Those of a link: the file has the times."""
 
 
 class Tree(NamedTuple):
@@ -104,7 +112,14 @@ def find_tree(txn: ReadTxn, ref: ShareRef) -> Tree:
 def get_entry(txn: ReadTxn | WriteTxn, tree: Tree, directory_id: int, name: str) -> Entry | None:
     """Returns the entry of this name in a directory. Snapshots show no leases."""
     key = tree.key(directory_id, name)
-    current = _or_root(tree, name, txn.get(ENTRIES, key))
+    found = _shown(txn, tree, key, _or_root(tree, name, txn.get(ENTRIES, key)))
+    return None if found is None else follow_link(txn, tree, found)
+
+
+def _shown(
+    txn: ReadTxn | WriteTxn, tree: Tree, key: EntryKey, current: Entry | None
+) -> Entry | None:
+    """Returns the state of an entry that the tree shows."""
     if tree.generation is None:
         return current
     if current is not None and current.generation <= tree.generation:
@@ -114,6 +129,20 @@ def get_entry(txn: ReadTxn | WriteTxn, tree: Tree, directory_id: int, name: str)
         if former.generation <= tree.generation:
             return former
     return None
+
+
+def follow_link(txn: ReadTxn | WriteTxn, tree: Tree, entry: Entry) -> Entry:
+    """Returns the entry, or the file that it is a link to, with the name of the link."""
+    if not isinstance(entry.node, HardLinkNode):
+        return entry
+    key = tree.key(entry.id, "")
+    return _named_as(entry, _shown(txn, tree, key, txn.get(ENTRIES, key)))
+
+
+def _named_as(link: Entry, file: Entry | None) -> Entry:
+    if file is None:
+        raise MissingRecord(f"file {link.id} is missing, and {link.name!r} is a link to it")
+    return replace(file, name=link.name, parent_id=link.parent_id)
 
 
 def without_lease(entry: Entry) -> Entry:
@@ -129,8 +158,17 @@ def _or_root(tree: Tree, name: str, entry: Entry | None) -> Entry | None:
         return entry
     created = tree.share.created
     times = FileTimes(created, created, created)
-    attributes = int(FileAttributes.DIRECTORY)
-    return Entry("", ROOT_ID, ROOT_ID, 0, created, times, attributes, DirectoryNode())
+    return Entry(
+        "",
+        ROOT_ID,
+        ROOT_ID,
+        0,
+        created,
+        times,
+        int(FileAttributes.DIRECTORY),
+        DirectoryNode(),
+        posix=default_owner(DIRECTORY_MODE, tree.share.settings.protocol),
+    )
 
 
 def _resolve(
@@ -248,33 +286,83 @@ def guard_path(txn: WriteTxn, path: EntryPath) -> Place:
     return place._replace(expected_id=path.expected_id)
 
 
-def guard_entry(txn: WriteTxn, place: Place) -> Entry | None:
-    entry = _or_root(place.tree, place.name, txn.get(ENTRIES, place.key, EXCLUSIVE))
-    _require_expected(place.expected_id, entry)
-    return entry
+def guard_entry(txn: WriteTxn, place: Place, guard: Guard = EXCLUSIVE) -> Entry | None:
+    """Returns the entry at a place, guarded together with the file that it may be a link to."""
+    found = _or_root(place.tree, place.name, txn.get(ENTRIES, place.key, guard))
+    if found is not None and isinstance(found.node, HardLinkNode):
+        found = _named_as(found, txn.get(ENTRIES, place.tree.key(found.id, ""), guard))
+    _require_expected(place.expected_id, found)
+    return found
 
 
-def keep_state(txn: WriteTxn, place: Place, old: Entry) -> None:
-    """Keeps the state of an entry that is about to be changed, if a snapshot shows it."""
+def record_place(place: Place, entry: Entry) -> Place:
+    """Returns the place of the record of an entry: that of a file with a record of its own, or the
+    place of the entry itself."""
+    return Place(place.tree, (entry.id,), "") if _has_own_record(entry) else place
+
+
+def _has_own_record(entry: Entry) -> bool:
+    return isinstance(entry.node, FileNode) and entry.node.links > 0
+
+
+def _as_record(entry: Entry) -> Entry:
+    return replace(entry, name="", parent_id=entry.id) if _has_own_record(entry) else entry
+
+
+def keep_state(txn: WriteTxn, place: Place, old: Entry) -> bool:
+    """Keeps the state of an entry that is about to be changed, if a snapshot shows it. Returns
+    whether one does."""
     tree_share = place.tree.share
     generation = tree_share.generation
     if not is_shown(tree_share.snapshot_generations, old.generation, generation):
-        return
+        return False
     if isinstance(old.node, FileNode):
         share(txn, old.node.content)
-    txn.put(FORMER_ENTRIES, (*place.key, generation), without_lease(old))
+    key = (*record_place(place, old).key, generation)
+    txn.put(FORMER_ENTRIES, key, _as_record(without_lease(old)))
+    return True
 
 
 def put_entry(txn: WriteTxn, place: Place, new: Entry) -> Entry:
     """Stores the state of an entry. `keep_state` has kept the old one."""
-    current = replace(new, generation=place.tree.share.generation)
-    return txn.put(ENTRIES, place.key, current)
+    return put_unversioned(txn, place, replace(new, generation=place.tree.share.generation))
+
+
+def put_unversioned(txn: WriteTxn, place: Place, new: Entry) -> Entry:
+    """Stores a change of an entry that snapshots do not show."""
+    txn.put(ENTRIES, record_place(place, new).key, _as_record(new))
+    return new
 
 
 def remove_entry(txn: WriteTxn, place: Place) -> None:
     """Removes an entry from its place. `keep_state` has kept it; its content is left to the
     caller."""
     txn.delete(ENTRIES, place.key)
+
+
+# Hard links
+
+
+def put_link(txn: WriteTxn, place: Place, file_id: int) -> None:
+    """Stores a link to a file at a place that has none, or whose link is to be renamed."""
+    link = Entry(
+        place.name,
+        file_id,
+        place.directory_id,
+        place.tree.share.generation,
+        txn.stamp,
+        _NO_TIMES,
+        0,
+        HardLinkNode(),
+    )
+    txn.put(ENTRIES, place.key, link)
+
+
+def keep_link(txn: WriteTxn, place: Place) -> None:
+    """Keeps a guarded link that is about to be removed or renamed, if a snapshot shows it."""
+    link = txn.get(ENTRIES, place.key)
+    if link is not None and isinstance(link.node, HardLinkNode):
+        keep_state(txn, place, link)
 
 
 def release_content(txn: WriteTxn, entry: Entry) -> None:

@@ -8,7 +8,15 @@ from typing import Final
 from etagere.auth.request import octets
 from etagere.model.blobs import Copied
 from etagere.model.common import ContentHeaders
-from etagere.model.files import DirectoryNode, Entry, FileNode, PosixOwner, TimedEntry
+from etagere.model.files import (
+    DirectoryNode,
+    Entry,
+    FileNode,
+    Node,
+    PosixOwner,
+    SymbolicLinkNode,
+    TimedEntry,
+)
 from etagere.protocol.rest import checksums, leases
 from etagere.protocol.rest.metadata import metadata_headers
 from etagere.protocol.rest.responses import Headers, http_date, stamp_headers
@@ -16,6 +24,7 @@ from etagere.rules.dates import format_instant
 from etagere.rules.file_attributes import FileAttributes, format_attributes
 from etagere.rules.file_permissions import format_permission_key
 from etagere.rules.leases import format_lease_id
+from etagere.rules.posix import format_mode
 
 ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"true")
 """In responses to requests that store something."""
@@ -52,7 +61,8 @@ def _protection_headers(entry: Entry) -> Headers:
     """Returns the attributes and the permission of an entry; in an NFS share, its mode and owner
     take their place."""
     if entry.posix is not None:
-        return [*posix_headers(entry.posix), (b"x-ms-file-file-type", _file_type(entry))]
+        headers = [*posix_headers(entry.posix), (b"x-ms-file-file-type", _file_type(entry))]
+        return headers if entry.is_directory else [*headers, link_count_header(entry.link_count)]
     return [
         (b"x-ms-file-permission-key", format_permission_key(entry.permission).encode()),
         (
@@ -64,10 +74,14 @@ def _protection_headers(entry: Entry) -> Headers:
 
 def posix_headers(posix: PosixOwner) -> Headers:
     return [
-        (b"x-ms-mode", b"%04o" % posix.mode),
+        (b"x-ms-mode", format_mode(posix.mode).encode()),
         (b"x-ms-owner", octets(posix.owner)),
         (b"x-ms-group", octets(posix.group)),
     ]
+
+
+def link_count_header(links: int) -> tuple[bytes, bytes]:
+    return b"x-ms-link-count", b"%d" % links
 
 
 def _file_type(entry: Entry) -> bytes:
@@ -105,6 +119,13 @@ def file_headers(
         if node.copied is not None:
             headers += copy_headers(node.copied)
     return headers
+
+
+def content_length(node: Node) -> int:
+    """Returns the length of a file; that of a symbolic link is the length of its text."""
+    if isinstance(node, FileNode):
+        return node.content.length
+    return len(octets(node.target)) if isinstance(node, SymbolicLinkNode) else 0
 
 
 def _content_headers(stored: ContentHeaders, overrides: Mapping[str, str]) -> Headers:

@@ -1,39 +1,128 @@
-"""Operations on files."""
+"""Operations on whole files."""
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from etagere.auth.permissions import RENAME_FILE_SOURCE
+from etagere.model.files import (
+    CreateFile,
+    DeleteEntry,
+    FileNode,
+    LeaseFile,
+    SetEntryMetadata,
+    SetEntryProperties,
+)
+from etagere.model.ids import new_id
+from etagere.operations.file import entries
+from etagere.operations.file.changes import file_node
+from etagere.protocol.file import decode, decode_entries, decode_permissions, encode
+from etagere.protocol.file.decode_ranges import RANGE_BYTES_MAX
 from etagere.protocol.file.dependencies import FileDependencies
+from etagere.protocol.file.renaming import rename
 from etagere.protocol.http.messages import Response
+from etagere.protocol.rest import checksums, leases, requests, uploads
 from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.metadata import metadata_headers, read_metadata
+from etagere.protocol.rest.responses import stamp_headers
 
 
-async def create_file(_exchange: Exchange, _deps: FileDependencies) -> Response:
-    raise NotImplementedError
+async def create_file(exchange: Exchange, deps: FileDependencies) -> Response:
+    decode_entries.require_type_file(exchange)
+    command = CreateFile(
+        decode.path_to_change(exchange),
+        decode_entries.new_entry(exchange),
+        content_id=new_id(),
+        length=decode_entries.length(exchange),
+        headers=decode_entries.content_headers_of_new(exchange),
+        lease_id=leases.lease_id(exchange),
+        only_if_absent=exchange.permit.only_if_absent,
+    )
+    if exchange.http.body.length != 0:
+        return await _create_with_bytes(exchange, deps, command)
+    entry = await deps.engine.write(entries.create_file, command)
+    return Response(201, encode.changed_headers(entry))
 
 
-async def get_file_properties(_exchange: Exchange, _deps: FileDependencies) -> Response:
-    raise NotImplementedError
+async def _create_with_bytes(
+    exchange: Exchange, deps: FileDependencies, command: CreateFile
+) -> Response:
+    """Creates a file that begins with the bytes of the request; the rest of it is zeros."""
+    length = uploads.announced_length(exchange, RANGE_BYTES_MAX)
+    if length > command.length:
+        raise requests.invalid_header("x-ms-content-length", str(command.length))
+    async with deps.store.writer(length, inline=False, md5=True) as writer:
+        body = await uploads.receive(exchange, writer)
+        checksums.require_intact(exchange, body, writer.md5)
+        entry = await deps.engine.write(entries.create_file, replace(command, body=body))
+    headers = [*encode.changed_headers(entry), checksums.md5_header(writer.md5)]
+    return Response(201, headers + uploads.structured_headers(exchange))
 
 
-async def delete_file(_exchange: Exchange, _deps: FileDependencies) -> Response:
-    raise NotImplementedError
+async def get_file_properties(exchange: Exchange, deps: FileDependencies) -> Response:
+    result = await deps.engine.read(entries.get_file, decode_entries.get_file(exchange))
+    headers = encode.file_headers(
+        result,
+        requests.header_overrides(exchange),
+        is_snapshot=bool(exchange.parameter("sharesnapshot")),
+        version=exchange.version,
+    )
+    node = result.entry.node
+    if isinstance(node, FileNode):
+        headers += encode.md5_headers(node.headers, b"Content-MD5")
+    return Response(200, headers, length=encode.content_length(node))
 
 
-async def set_file_properties(_exchange: Exchange, _deps: FileDependencies) -> Response:
-    raise NotImplementedError
+async def get_file_metadata(exchange: Exchange, deps: FileDependencies) -> Response:
+    entry = (await deps.engine.read(entries.get_file, decode_entries.get_file(exchange))).entry
+    headers = stamp_headers(entry.stamp) + metadata_headers(entry.metadata)
+    return Response(200, headers)
 
 
-async def get_file_metadata(_exchange: Exchange, _deps: FileDependencies) -> Response:
-    raise NotImplementedError
+async def set_file_properties(exchange: Exchange, deps: FileDependencies) -> Response:
+    decode_entries.require_properties(exchange)
+    command = SetEntryProperties(
+        decode.path_to_change(exchange),
+        is_directory=False,
+        times=decode_entries.changed_times(exchange),
+        attributes=decode_entries.new_attributes(exchange),
+        permission=decode_permissions.permission_to_set(exchange),
+        posix=decode_entries.posix(exchange),
+        headers=decode_entries.content_headers(exchange),
+        length=decode_entries.new_length(exchange),
+        child_id=new_id(),
+        lease_id=leases.lease_id(exchange),
+    )
+    entry = await deps.engine.write(entries.set_properties, command)
+    return Response(200, encode.changed_headers(entry))
 
 
-async def set_file_metadata(_exchange: Exchange, _deps: FileDependencies) -> Response:
-    raise NotImplementedError
+async def set_file_metadata(exchange: Exchange, deps: FileDependencies) -> Response:
+    command = SetEntryMetadata(
+        decode.path_to_change(exchange),
+        is_directory=False,
+        metadata=read_metadata(exchange),
+        lease_id=leases.lease_id(exchange),
+    )
+    entry = await deps.engine.write(entries.set_metadata, command)
+    return Response(200, [*stamp_headers(entry.stamp), encode.ENCRYPTED])
 
 
-async def lease_file(_exchange: Exchange, _deps: FileDependencies) -> Response:
-    raise NotImplementedError
+async def delete_file(exchange: Exchange, deps: FileDependencies) -> Response:
+    path, lease_id = decode.path_to_change(exchange), leases.lease_id(exchange)
+    command = DeleteEntry(path, is_directory=False, lease_id=lease_id)
+    links_left = await deps.engine.write(entries.delete_entry, command)
+    return Response(202, [encode.link_count_header(links_left)] if links_left else [])
 
 
-async def rename_file(_exchange: Exchange, _deps: FileDependencies) -> Response:
-    raise NotImplementedError
+async def lease_file(exchange: Exchange, deps: FileDependencies) -> Response:
+    action = decode_entries.lease_action(exchange)
+    command = LeaseFile(decode.path_to_change(exchange), action)
+    result = await deps.engine.write(entries.lease_file, command)
+    headers = stamp_headers(result.entry.stamp)
+    headers += leases.lease_action_headers(file_node(result.entry).lease, result.now)
+    return Response(leases.LEASE_STATUS.get(action.verb, 200), headers)
+
+
+async def rename_file(exchange: Exchange, deps: FileDependencies) -> Response:
+    return await rename(exchange, deps, RENAME_FILE_SOURCE, is_directory=False)

@@ -1,0 +1,41 @@
+"""Rename Directory and Rename File."""
+
+from __future__ import annotations
+
+from etagere.auth.permissions import Permission
+from etagere.model.files import RenameEntry
+from etagere.operations.file import renames
+from etagere.protocol.file import decode, decode_entries, decode_permissions, encode
+from etagere.protocol.file.dependencies import FileDependencies
+from etagere.protocol.file.rename_sources import authorized_source
+from etagere.protocol.http.messages import Response
+from etagere.protocol.rest import leases
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.metadata import read_metadata
+
+
+async def rename(
+    exchange: Exchange,
+    deps: FileDependencies,
+    source_permission: Permission,
+    *,
+    is_directory: bool,
+) -> Response:
+    """Moves a directory or file. What the request does not name stays as it was at the source."""
+    command = RenameEntry(
+        source=await authorized_source(exchange, deps.authenticator, source_permission),
+        destination=decode.path_to_change(exchange),
+        is_directory=is_directory,
+        replace=decode.switch(exchange, "x-ms-file-rename-replace-if-exists"),
+        ignore_read_only=decode.switch(exchange, "x-ms-file-rename-ignore-readonly"),
+        source_lease_id=leases.lease_id(exchange, "x-ms-source-lease-id"),
+        destination_lease_id=leases.lease_id(exchange, "x-ms-destination-lease-id"),
+        times=decode_entries.changed_times(exchange),
+        attributes=decode_entries.new_attributes(exchange),
+        permission=decode_permissions.permission_to_set(exchange),
+        metadata=read_metadata(exchange) or None,
+        only_if_absent=exchange.permit.only_if_absent,
+        content_type=None if is_directory else decode_entries.content_type(exchange),
+    )
+    entry = await deps.engine.write(renames.rename_entry, command)
+    return Response(200, encode.changed_headers(entry))
