@@ -13,6 +13,7 @@ from benchmarks import (
     appends,
     blocks,
     http_blocks,
+    http_files,
     http_growth,
     http_large,
     http_requests,
@@ -47,6 +48,7 @@ GROUPS = {
         queue_growth.GROUP,
         tables.GROUP,
         table_growth.GROUP,
+        http_files.GROUP,
     )
 }
 

@@ -35,8 +35,8 @@ _NO_BODY = b"HTTP/1.1 204 "
 
 
 def account_sas(key: bytes, account: str, expiry: str) -> str:
-    """Returns a SAS with all permissions for the blob, queue and table services."""
-    signed = {"sp": "rwdlacup", "ss": "bqt", "srt": "sco", "st": "", "se": expiry, "sip": ""}
+    """Returns a SAS with all permissions for all services."""
+    signed = {"sp": "rwdlacup", "ss": "bqtf", "srt": "sco", "st": "", "se": expiry, "sip": ""}
     signed |= {"spr": "https,http", "sv": _SAS_VERSION, "ses": ""}
     text = "".join(f"{line}\n" for line in (account, *signed.values()))
     digest = hmac.digest(key, text.encode(), hashlib.sha256)

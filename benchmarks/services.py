@@ -23,7 +23,7 @@ _STOP_SECONDS_MAX = 20.0
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 OURS, AZURITE, NGINX = "ours", "azurite", "nginx"
-BLOB, QUEUE, TABLE = "blob", "queue", "table"
+BLOB, QUEUE, TABLE, FILE = "blob", "queue", "table", "file"
 """The services of a server, each on its own port."""
 
 
@@ -33,7 +33,13 @@ class Service:
     def __init__(self, name: str, process: subprocess.Popen[str], port: int) -> None:
         self.name = name
         self.port = port
+        self.ports: dict[str, int] = {}
+        """The ports of all its services, if it is ours."""
         self._process = process
+
+    def serving(self, kind: str) -> Service:
+        """Returns another service of the same server."""
+        return Service(self.name, self._process, self.ports[kind])
 
     @property
     def address(self) -> str:
@@ -161,7 +167,9 @@ def etagere(directory: Path, ends: contextlib.ExitStack, kind: str = BLOB) -> Se
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("READY "):
-            service.port = int(line.split(f"{kind}=")[1].split()[0].rpartition(":")[2])
+            endpoints = (word.split("=", 1) for word in line.split()[1:])
+            service.ports = {name: int(url.rpartition(":")[2]) for name, url in endpoints}
+            service.port = service.ports[kind]
             return service
     raise RuntimeError(f"ours did not start: {Path(log.name).read_text(encoding='utf-8')[-500:]}")
 
