@@ -67,6 +67,11 @@ def _current(
 ) -> Iterator[list[Entry]]:
     directory = (tree.share.id, directory_id)
     span = ENTRIES.under(directory, fold_name(asked.prefix))
+    span = ENTRIES.starting(span, (*directory, asked.marker or AFTER_ROOT))
+    hidden_ids = asked.hidden_ids
+    limit = asked.limit + len(hidden_ids)
+    for rows in pages.scan_in_steps(txn, ENTRIES, span, limit, step_size):
+        yield [follow_link(txn, tree, entry) for _, entry in rows if entry.id not in hidden_ids]
 
 
 _State = tuple[str, int, Entry]
