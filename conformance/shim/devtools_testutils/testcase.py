@@ -17,6 +17,9 @@ class AzureRecordedTestCase:
 
     is_live = True
 
+    def is_playback(self) -> bool:
+        return False
+
     def account_url(self, storage_account: str, storage_type: str) -> str:
         return f"{os.environ[f'CONFORMANCE_{storage_type.upper()}']}/{storage_account}"
 

@@ -191,8 +191,8 @@ def _decode_guid(data: bytes, start: int, end: int) -> tuple[UUID, int]:
 def encode_descriptor(descriptor: SecurityDescriptor) -> bytes:
     """Returns the descriptor in self-relative form, or raises InvalidDescriptorError.
 
-    The parts follow the header in the order in which Windows converts a text: owner, group,
-    SACL, DACL.
+    The parts follow the header in the order in which the service returns them: SACL, DACL, owner,
+    group. The header lists their offsets in another order.
     """
     control = descriptor.control & ~DERIVED_CONTROL | Control.SELF_RELATIVE
     if descriptor.dacl is not None:
@@ -201,20 +201,22 @@ def encode_descriptor(descriptor: SecurityDescriptor) -> bytes:
         control |= Control.SACL_PRESENT
     size = _DESCRIPTOR_HEADER.size
     offsets = []
-    parts = []
-    for part in (
-        encode_sid(descriptor.owner) if descriptor.owner is not None else b"",
-        encode_sid(descriptor.group) if descriptor.group is not None else b"",
+    parts = (
         _encode_acl(descriptor.sacl),
         _encode_acl(descriptor.dacl),
-    ):
+        encode_sid(descriptor.owner) if descriptor.owner is not None else b"",
+        encode_sid(descriptor.group) if descriptor.group is not None else b"",
+    )
+    for part in parts:
         offsets.append(size if part else 0)
-        parts.append(part)
         size += len(part)
     if size > DESCRIPTOR_BYTES_MAX:
         raise InvalidDescriptorError("the descriptor is too long")
     rm_control = descriptor.resource_manager_control
-    header = _DESCRIPTOR_HEADER.pack(_DESCRIPTOR_REVISION, rm_control, control, *offsets)
+    sacl, dacl, owner, group = offsets
+    header = _DESCRIPTOR_HEADER.pack(
+        _DESCRIPTOR_REVISION, rm_control, control, owner, group, sacl, dacl
+    )
     return b"".join((header, *parts))
 
 
