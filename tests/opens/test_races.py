@@ -324,23 +324,24 @@ async def test_moves_of_open_files_and_of_directories_take_turns(f: OpensFixture
         paths = path_of(source), path_of(destination)
         return asyncio.ensure_future(f.table.rest_rename(*paths, run))
 
-    async def take_turns(first: asyncio.Task[Entry], second: asyncio.Task[Entry]) -> None:
+    async def take_turns(
+        first: tuple[str, str], second: tuple[str, str], *, directory_first: bool
+    ) -> None:
+        gates = Gate(), Gate()
+        one = rename(gates[0], *first, is_directory=directory_first)
         await gates[0].entered.wait()
         gates[1].leave.set()
-        await asyncio.sleep(0.01)
+        other = rename(gates[1], *second, is_directory=not directory_first)
+        await asyncio.sleep(0.02)
         assert not gates[1].entered.is_set()
         gates[0].leave.set()
-        await first
-        await code_of(second)
+        await one
+        await code_of(other)
 
-    gates = Gate(), Gate()
-    move = rename(gates[0], "a/file", "b/file", is_directory=False)
-    await take_turns(move, rename(gates[1], "b", "c", is_directory=True))
+    await take_turns(("a/file", "b/file"), ("b", "c"), directory_first=False)
     assert handle.entry.names == ("b", "file")
     assert await f.names("b") == ["file"]  # refused: there is a handle below
-    gates = Gate(), Gate()
-    directory = rename(gates[0], "a", "c", is_directory=True)
-    await take_turns(directory, rename(gates[1], "b/file", "c/file", is_directory=False))
+    await take_turns(("a", "c"), ("b/file", "c/file"), directory_first=True)
     assert handle.entry.names == ("c", "file")
     assert await f.names("c") == ["file"]
 
@@ -412,7 +413,7 @@ async def test_a_rename_over_an_open_file_is_refused(f: OpensFixture) -> None:
 async def test_handles_of_a_deleted_share_are_closed(f: OpensFixture) -> None:
     await f.create()
     await f.put("file")
-    told = []
+    told: list[Handle] = []
     client = await f.connect(SESSION, told.append)
     handle = await opened(client, "file", D, deletes_on_close=True)
     await f.delete_share()

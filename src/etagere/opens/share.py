@@ -188,7 +188,7 @@ class ShareOpens:
         known = None if tree is None else tree.entries.get(found.id)
         is_directory = isinstance(found.node, DirectoryNode)
         return known or OpenEntry(
-            found.id, located.directory_ids, located.names, is_directory, snapshot
+            found.id, located.directory_ids, located.path, is_directory, snapshot
         )
 
     def _tree(self, snapshot: int | None) -> OpenTree:
@@ -444,7 +444,7 @@ class ShareOpens:
         """Ends a move; `located` is what the destination leads to now."""
         self._moves -= 1
         if located is not None and located.entry_id == entry.id and entry.handles:
-            self.current.move(entry, located.directory_ids, located.names)
+            self.current.move(entry, located.directory_ids, located.path)
         self._wake()
 
     # Opens that wait for REST operations

@@ -226,6 +226,10 @@ class LocatedEntry(NamedTuple):
     def entry_id(self) -> int:
         return NO_ENTRY if self.entry is None else self.entry.id
 
+    @property
+    def path(self) -> str:
+        return "/".join(self.names)
+
 
 def locate_entry(txn: ReadTxn, path: EntryPath) -> LocatedEntry:
     """Finds an entry with the directories above it. A missing entry or directory is no error."""
