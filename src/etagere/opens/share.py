@@ -252,6 +252,22 @@ class ShareOpens:
             self.close(handle)
             _tell(handle)
 
+    def find(
+        self,
+        handle_id: int,
+        entry_id: int,
+        *,
+        snapshot: int | None = None,
+        is_recursive: bool = False,
+    ) -> Handle | None:
+        """Returns a handle if it is on this entry, or below it if asked."""
+        tree = self.current if snapshot is None else self._snapshots.get(snapshot)
+        handle = None if tree is None else tree.handles.get(handle_id)
+        if handle is None:
+            return None
+        is_below = is_recursive and entry_id in handle.entry.directory_ids
+        return handle if is_below or handle.entry.id == entry_id else None
+
     def page(
         self,
         entry_id: int,
