@@ -12,6 +12,7 @@ import uvloop
 from benchmarks import (
     appends,
     blocks,
+    directory_growth,
     http_blocks,
     http_files,
     http_growth,
@@ -49,6 +50,7 @@ GROUPS = {
         tables.GROUP,
         table_growth.GROUP,
         http_files.GROUP,
+        directory_growth.GROUP,
     )
 }
 

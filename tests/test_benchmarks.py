@@ -80,6 +80,7 @@ def test_only_named_figures_are_measured(
         ("http_growth", "400 of 400 blobs"),
         ("queue_growth", "340 of 400 are hidden"),
         ("table_growth", "2,400 of 2,400"),
+        ("directory_growth", "400 of 400"),
     ],
 )
 def test_slow_figures_are_measured_when_named(

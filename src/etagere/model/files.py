@@ -64,7 +64,12 @@ class HardLinkNode(Part, frozen=True, tag=3):
     """One of the links to a file, whose record is elsewhere."""
 
 
-Node = DirectoryNode | FileNode | SymbolicLinkNode | HardLinkNode
+class FormerPlaceNode(Part, frozen=True, tag=4):
+    """Where a file was in earlier generations. Such an entry is only in the history, without a name
+    under the id of the file; its name and directory are those that the file had."""
+
+
+Node = DirectoryNode | FileNode | SymbolicLinkNode | HardLinkNode | FormerPlaceNode
 
 
 class Entry(Record, frozen=True):

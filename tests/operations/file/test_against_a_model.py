@@ -57,6 +57,18 @@ class Rename:
 
 
 @dataclass(frozen=True)
+class HardLink:
+    path: Path
+    target: Path
+
+
+@dataclass(frozen=True)
+class SymbolicLink:
+    path: Path
+    target: Path
+
+
+@dataclass(frozen=True)
 class TakeSnapshot:
     pass
 
@@ -71,7 +83,7 @@ class Purge:
     rows_max: int
 
 
-Change = Put | MakeDirectory | Write | Resize | Delete | Rename
+Change = Put | MakeDirectory | Write | Resize | Delete | Rename | HardLink | SymbolicLink
 Step = Change | TakeSnapshot | DeleteSnapshot | Purge
 
 _NAME: Final = st.sampled_from(("a", "A", "b", "c"))
@@ -87,6 +99,9 @@ STEPS: Final = st.lists(
         st.builds(Delete, _PATH, st.booleans()),
         st.builds(Rename, _PATH, _PATH, st.booleans(), st.booleans()),
         st.builds(Rename, _PATH, _PATH, st.booleans(), st.booleans()),
+        st.builds(HardLink, _PATH, _PATH),
+        st.builds(HardLink, _PATH, _PATH),
+        st.builds(SymbolicLink, _PATH, _PATH),
         st.just(TakeSnapshot()),
         st.builds(DeleteSnapshot, st.integers(0, 3)),
         st.builds(Purge, st.integers(1, 3)),
@@ -99,17 +114,32 @@ STEPS: Final = st.lists(
 # The model
 
 
-@dataclass
+@dataclass(eq=False)
+class File:
+    """A file with its bytes, or a symbolic link with its text."""
+
+    data: bytes
+    links: int = 1
+    is_linked: bool = False
+    """Whether it has ever had several links."""
+    is_symbolic_link: bool = False
+
+
+@dataclass(eq=False)
 class Node:
-    """A directory with its entries by upper-case names, or a file with its bytes."""
+    """A directory with its entries by upper-case names, or a file by one of its names."""
 
     name: str
-    data: bytes | None = None
+    file: File | None = None
     entries: dict[str, Node] = field(default_factory=dict)
 
     @property
     def is_directory(self) -> bool:
-        return self.data is None
+        return self.file is None
+
+    @property
+    def data(self) -> bytes | None:
+        return None if self.file is None else self.file.data
 
     def shown(self, prefix: str = "") -> dict[str, bytes | None]:
         found: dict[str, bytes | None] = {}
@@ -120,6 +150,20 @@ class Node:
 
     def below(self) -> list[Node]:
         return [self, *(each for node in self.entries.values() for each in node.below())]
+
+    def usage(self) -> int:
+        """Returns the length of all files. Each counts once, whatever its links."""
+        files = {node.file for node in self.below() if node.file is not None}
+        return sum(len(file.data) for file in files if not file.is_symbolic_link)
+
+    def links(self, prefix: str = "") -> dict[str, int]:
+        """Returns the link counts of all files."""
+        found = {}
+        for node in self.entries.values():
+            if node.file is not None:
+                found[prefix + node.name] = node.file.links
+            found |= node.links(f"{prefix}{node.name}/")
+        return found
 
 
 class Refuse(Exception):
@@ -152,9 +196,20 @@ class Model:
 
     def put(self, path: Path, data: bytes) -> None:
         entries, key = self.parent(path).entries, path[-1].upper()
-        if key in entries and entries[key].is_directory:
+        if key not in entries:
+            entries[key] = Node(path[-1], File(data))
+            return
+        file = self.regular_file(path)
+        file.data = data
+        if not file.is_linked:
+            entries[key].name = path[-1]
+
+    def regular_file(self, path: Path) -> File:
+        file = self.get(path, is_directory=False).file
+        assert file is not None
+        if file.is_symbolic_link:
             raise Refuse("ResourceTypeMismatch")
-        entries[key] = Node(path[-1], data)
+        return file
 
     def make_directory(self, path: Path) -> None:
         entries, key = self.parent(path).entries, path[-1].upper()
@@ -162,22 +217,45 @@ class Model:
             raise Refuse("ResourceAlreadyExists")
         entries[key] = Node(path[-1])
 
+    def hard_link(self, path: Path, target: Path) -> None:
+        entries, key = self.parent(path).entries, path[-1].upper()
+        self.parent(target)
+        if key in entries:
+            raise Refuse("ResourceAlreadyExists")
+        file = self.regular_file(target)
+        file.links += 1
+        file.is_linked = True
+        entries[key] = Node(path[-1], file)
+
+    def symbolic_link(self, path: Path, target: Path) -> None:
+        entries, key = self.parent(path).entries, path[-1].upper()
+        if key in entries:
+            raise Refuse("ResourceAlreadyExists")
+        entries[key] = Node(path[-1], File(_text(target).encode(), is_symbolic_link=True))
+
     def write(self, path: Path, start: int, data: bytes) -> None:
-        node = self.get(path, is_directory=False)
-        assert node.data is not None
-        if start + len(data) > len(node.data):
+        file = self.regular_file(path)
+        if start + len(data) > len(file.data):
             raise Refuse("InvalidRange")
-        node.data = node.data[:start] + data + node.data[start + len(data) :]
+        file.data = file.data[:start] + data + file.data[start + len(data) :]
 
     def resize(self, path: Path, length: int) -> None:
-        node = self.get(path, is_directory=False)
-        assert node.data is not None
-        node.data = node.data[:length].ljust(length, b"\0")
+        file = self.regular_file(path)
+        file.data = file.data[:length].ljust(length, b"\0")
 
-    def delete(self, path: Path, *, is_directory: bool) -> None:
-        if self.get(path, is_directory=is_directory).entries:
+    def delete(self, path: Path, *, is_directory: bool) -> int:
+        """Returns how many links are left."""
+        node = self.get(path, is_directory=is_directory)
+        if node.entries:
             raise Refuse("DirectoryNotEmpty")
-        del self.parent(path).entries[path[-1].upper()]
+        return self.remove(self.parent(path), path[-1])
+
+    def remove(self, parent: Node, name: str) -> int:
+        file = parent.entries.pop(name.upper()).file
+        if file is None:
+            return 0
+        file.links -= 1
+        return file.links
 
     def rename(self, step: Rename) -> None:
         source, target = self.parent(step.source), self.parent(step.target)
@@ -188,6 +266,8 @@ class Model:
         over = target.entries.get(key)
         if over not in (None, node) and (not step.replace or over.is_directory):
             raise Refuse("ResourceAlreadyExists")
+        if over is not None and over is not node:
+            self.remove(target, key)
         del source.entries[step.source[-1].upper()]
         node.name = step.target[-1]
         target.entries[key] = node
@@ -242,6 +322,10 @@ class Comparison:
                 return files.set(_text(path), length=length)
             case Delete(path, is_directory):
                 return files.delete(_text(path), is_directory=is_directory)
+            case HardLink(path, target):
+                return files.link(_text(path), _text(target))
+            case SymbolicLink(path, target):
+                return files.symlink(_text(path), _text(target))
             case Rename(source, target, is_directory, replace):
                 return files.rename(
                     _text(source), _text(target), is_directory=is_directory, replace=replace
@@ -260,14 +344,19 @@ class Comparison:
                 model.resize(path, length)
             case Delete(path, is_directory):
                 model.delete(path, is_directory=is_directory)
+            case HardLink(path, target):
+                model.hard_link(path, target)
+            case SymbolicLink(path, target):
+                model.symbolic_link(path, target)
             case Rename():
                 model.rename(step)
 
     async def compare(self) -> None:
         files, model = self._files, self._model
-        shown = model.root.shown()
-        assert await files.tree() == shown
-        assert await files.usage() == sum(len(data or b"") for data in shown.values())
+        assert await files.tree() == model.root.shown()
+        assert await files.usage() == model.root.usage()
+        for path, links in model.root.links().items():
+            assert (await files.entry(path)).link_count == links
 
     async def compare_snapshots(self) -> None:
         for moment, shown in self._model.snapshots.items():
@@ -277,7 +366,9 @@ class Comparison:
         """Deletes every entry, then every snapshot: nothing is left."""
         files = self._files
         for path, data in reversed(self._model.root.shown().items()):
-            await files.delete(path, is_directory=data is None)
+            is_directory = data is None
+            left = self._model.delete(tuple(path.split("/")), is_directory=is_directory)
+            assert await files.delete(path, is_directory=is_directory) == left
         await self.compare_snapshots()
         await files.require_sound()
         for moment in self._model.snapshots:
@@ -293,7 +384,7 @@ def _text(path: Path) -> str:
 
 @file_property_test(STEPS, count=60)
 async def test_random_sequences_match_the_model(files: FileFixture, steps: list[Step]) -> None:
-    await files.create()
+    await files.create_nfs()
     run = Comparison(files)
     for step in steps:
         await run.step(step)

@@ -15,6 +15,8 @@ from etagere.model.bodies import Body, Piece, Segment
 from etagere.model.files import (
     CreateDirectory,
     CreateFile,
+    CreateHardLink,
+    CreateSymbolicLink,
     DeleteEntry,
     FileNode,
     LeaseFile,
@@ -23,6 +25,7 @@ from etagere.model.files import (
     RenameEntry,
     SetEntryMetadata,
     SetEntryProperties,
+    SymbolicLinkNode,
 )
 from etagere.model.ids import new_id
 from etagere.model.leases import Acquire
@@ -31,11 +34,13 @@ from etagere.model.shares import (
     DeleteShare,
     RestoreShare,
     ShareName,
+    ShareProtocol,
     ShareRef,
+    ShareSettings,
     SnapshotShare,
     SnapshotsOfShare,
 )
-from etagere.operations.file import entries, listing, purging, ranges, renames, shares
+from etagere.operations.file import entries, links, listing, purging, ranges, renames, shares
 from etagere.operations.file.collections import DELETED_SHARES, SHARE_SNAPSHOTS, SHARES
 from etagere.operations.service import set_service_properties
 from tests.clocks import SharedClock
@@ -76,6 +81,10 @@ def _write(path: str, number: int) -> Call:
     return Call(ranges.put_range, PutRange(path_of(path), 5, _body(number), new_id()))
 
 
+def _link(path: str, target: str) -> Call:
+    return Call(links.create_hard_link, CreateHardLink(path_of(path), path_of(target).components))
+
+
 _SNAPSHOT = Call(shares.snapshot_share, SnapshotShare(SHARE))
 
 _BACKGROUND = {
@@ -87,14 +96,15 @@ _BACKGROUND = {
 """Background removal, which is invisible to clients."""
 
 
-def _started() -> MemoryEngine:
+def _started(protocol: ShareProtocol = ShareProtocol.SMB) -> MemoryEngine:
     clock = SharedClock()
     clock.freeze()
     engine = MemoryEngine(clock)
     opening = engine.begin()
     opening.put(SEGMENTS, (SEGMENT,), Segment(new_id()))
     opening.commit()
-    execute(engine, Call(shares.create_share, CreateShare(SHARE, new_id())))
+    create = CreateShare(SHARE, new_id(), ShareSettings(protocol=protocol))
+    execute(engine, Call(shares.create_share, create))
     return engine
 
 
@@ -186,7 +196,9 @@ def _tree(txn: ReadTxn, directory: str, snapshot: int | None) -> object:
         path = f"{directory}/{entry.name}" if directory else entry.name
         if isinstance(entry.node, FileNode):
             plan = locate(txn, entry.node.content)
-            found[entry.name] = (plan, entry.node.lease, entry.metadata)
+            found[entry.name] = (plan, entry.node.lease, entry.metadata, entry.link_count)
+        elif isinstance(entry.node, SymbolicLinkNode):
+            found[entry.name] = entry.node.target
         else:
             found[entry.name] = _tree(txn, path, snapshot)
     return found
@@ -199,6 +211,62 @@ OPERATIONS = tuple(_populated().calls)
 def test_pairs_of_operations_are_serializable(outer: str) -> None:
     pairs = _populated()
     for inner in OPERATIONS:
+        if inner != outer:
+            pairs.require_serializable(outer, inner)
+
+
+def _linked() -> Interleavings:
+    """Creates an NFS share with a file that has two links, a plain one, and snapshots."""
+    engine = _started(ShareProtocol.NFS)
+    for call in (
+        _directory("a"),
+        _directory("b"),
+        _file("a/f", 0),
+        _file("g", 1),
+        _SNAPSHOT,
+        _link("b/f", "a/f"),
+        _write("b/f", 2),
+        _SNAPSHOT,
+        _rename("b/f", "b/h"),
+    ):
+        execute(engine, call)
+    (_, first), _ = look(engine, lambda txn, _: list(rows(txn, SHARE_SNAPSHOTS)))
+    calls = {
+        "link": _link("i", "a/f"),
+        "link the other": _link("i", "b/h"),
+        "link a plain file": _link("j", "g"),
+        "link it again": _link("b/k", "g"),
+        "symbolic link": Call(
+            links.create_symbolic_link, CreateSymbolicLink(path_of("i"), NEW, "a/f")
+        ),
+        "write": _write("a/f", 10),
+        "write the other": _write("b/h", 11),
+        "write the plain file": _write("g", 12),
+        "overwrite": _file("b/h", 13),
+        "lease": Call(entries.lease_file, LeaseFile(path_of("a/f"), Acquire(b"\xaa" * 16, None))),
+        "delete": _delete("a/f"),
+        "delete the other": _delete("b/h"),
+        "delete the plain file": _delete("g"),
+        "delete a directory": _delete("a", is_directory=True),
+        "rename": _rename("a/f", "b/f"),
+        "rename onto the other": _rename("a/f", "b/h"),
+        "rename the plain file": _rename("g", "b/h"),
+        "rename onto the plain file": _rename("b/h", "g"),
+        "move a directory": _rename("b", "a/b", is_directory=True),
+        "snapshot": _SNAPSHOT,
+        "delete snapshot": Call(shares.delete_share, DeleteShare(ShareRef(SHARE, first))),
+        "delete share": Call(
+            shares.delete_share, DeleteShare(ShareRef(SHARE), SnapshotsOfShare.INCLUDE)
+        ),
+        "purge histories": _BACKGROUND["purge histories"],
+    }
+    return Interleavings(engine, calls, _show_result, _show_outcome)
+
+
+@pytest.mark.parametrize("outer", tuple(_linked().calls))
+def test_pairs_of_operations_on_links_are_serializable(outer: str) -> None:
+    pairs = _linked()
+    for inner in pairs.calls:
         if inner != outer:
             pairs.require_serializable(outer, inner)
 

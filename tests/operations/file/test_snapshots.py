@@ -236,6 +236,53 @@ async def test_ranges_are_listed(files: FileFixture) -> None:
 
 
 @file_test
+async def test_changed_ranges_of_a_file_that_was_moved(files: FileFixture) -> None:
+    await files.create_nfs()
+    for path in ("a", "a/b", "c"):
+        await files.mkdir(path)
+    await files.put("a/b/f", length=100)
+    first = await files.snapshot()
+    await files.put_range("a/b/f", 0, b"x")
+    await files.rename("a/b/f", "a/b/g")
+    await files.rename("a/b/g", "c/h")
+    second = await files.snapshot()
+    await files.rename("c", "d", is_directory=True)
+    await files.put_range("d/h", 10, b"y")
+    third = await files.snapshot()
+    await files.link("i", "d/h")
+    await files.rename("d/h", "d/j")
+    await files.put_range("i", 20, b"z")
+
+    async def found(path: str, previous: int, snapshot: int | None = None) -> list[int]:
+        assert await code_of(files.ranges(path, snapshot, previous=previous)) in (
+            "FileGenerationMismatch",
+            "",
+        )
+        listed = await files.ranges(path, snapshot, previous=previous, follows_renames=True)
+        return [each.start for each in listed.ranges]
+
+    for path in ("i", "d/j"):
+        assert await found(path, first) == [0, 10, 20]
+        assert await found(path, second) == [10, 20]
+        assert await found(path, third) == [20]
+    assert await found("d/h", first, third) == [0, 10]
+    assert await found("c/h", first, second) == [0]
+    refused = files.ranges("d/j", previous=third)
+    assert await code_of(refused) == "FileGenerationMismatch"
+    await files.put("a/b/f", b"new")
+    refused = files.ranges("a/b/f", previous=first, follows_renames=True)
+    assert await code_of(refused) == "FileGenerationMismatch"
+    await files.require_sound()
+    for moment in (first, third, second):
+        await files.delete_snapshot(moment)
+        await files.purge(1)
+        await files.require_sound()
+    for path in ("i", "d/j", "a/b/f"):
+        await files.delete(path)
+    await files.require_empty()
+
+
+@file_test
 async def test_ranges_outside_of_the_file_are_refused(files: FileFixture) -> None:
     await files.create()
     await files.put("f", length=10)

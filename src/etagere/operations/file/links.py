@@ -27,6 +27,7 @@ from etagere.operations.file.tree import (
     guard_entry,
     guard_place,
     guard_tree,
+    keep_place,
     keep_state,
     put_entry,
     put_link,
@@ -69,6 +70,7 @@ def create_hard_link(txn: WriteTxn, command: CreateHardLink) -> Entry:
     abort_if(check_lease(txn, file, command.lease_id))
     keep_state(txn, target, file)
     if not node.links:
+        keep_place(txn, target, file)
         put_link(txn, target, file.id)
     put_link(txn, place, file.id)
     linked = changed(txn, file, node=replace(node, links=file.link_count + 1))

@@ -29,7 +29,14 @@ from etagere.operations.file.changes import (
     find_changeable_file,
 )
 from etagere.operations.file.entries import get_file_or_directory
-from etagere.operations.file.tree import find_entry, find_tree, guard_path, put_entry
+from etagere.operations.file.tree import (
+    Tree,
+    find_entry,
+    find_in_snapshot,
+    find_tree,
+    guard_path,
+    put_entry,
+)
 
 # Writing
 
@@ -151,10 +158,16 @@ def _previous_content(txn: ReadTxn, command: ListRanges, entry: Entry, previous:
         tree = find_tree(txn, ShareRef(path.ref.share, previous))
     except Refused:
         raise Refused(Refusal("PreviousSnapshotNotFound")) from None
-    try:
-        old = find_entry(txn, tree, path.components)
-    except Refused:
-        old = None
+    old = _previous_entry(txn, command, tree, entry)
     if old is None or old.id != entry.id:
         raise Refused(Refusal("FileGenerationMismatch"))
     return file_node(old).content
+
+
+def _previous_entry(txn: ReadTxn, command: ListRanges, tree: Tree, entry: Entry) -> Entry | None:
+    if command.follows_renames:
+        return find_in_snapshot(txn, tree, entry)
+    try:
+        return find_entry(txn, tree, command.ask.path.components)
+    except Refused:
+        return None

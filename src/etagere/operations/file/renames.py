@@ -25,6 +25,7 @@ from etagere.operations.file.tree import (
     guard_place,
     guard_tree,
     keep_link,
+    keep_place,
     keep_state,
     put_entry,
     put_link,
@@ -52,12 +53,22 @@ def rename_entry(txn: WriteTxn, command: RenameEntry) -> Entry:
         metadata=old.metadata if command.metadata is None else command.metadata,
     )
     entry = replace(entry, node=_with_type(entry.node, command.content_type))
-    keep_link(txn, source)
-    if source.key != destination.key:
-        remove_entry(txn, source)
-    if isinstance(entry.node, FileNode) and entry.node.links:
-        put_link(txn, destination, entry.id)
+    _move_record(txn, source, destination, entry)
     return put_entry(txn, destination, entry)
+
+
+def _move_record(txn: WriteTxn, source: Place, destination: Place, entry: Entry) -> None:
+    """Removes a record from its old place, or moves a link to a file whose record stays."""
+    is_file = isinstance(entry.node, FileNode)
+    is_link = isinstance(entry.node, FileNode) and entry.node.links > 0
+    if is_link:
+        keep_link(txn, source)
+    if source.key != destination.key:
+        if is_file and not is_link:
+            keep_place(txn, source, entry)
+        remove_entry(txn, source)
+    if is_link:
+        put_link(txn, destination, entry.id)
 
 
 def _find_source(txn: WriteTxn, source: Place, destination: Place, command: RenameEntry) -> Entry:

@@ -33,6 +33,7 @@ from etagere.model.files import (
     EntryPath,
     FileNode,
     FileTimes,
+    FormerPlaceNode,
     HardLinkNode,
 )
 from etagere.model.leases import NO_LEASE
@@ -47,7 +48,7 @@ from etagere.rules.posix import DIRECTORY_MODE, default_owner
 AFTER_ROOT: Final = "\x01"
 """Behind the empty name of the root, and before all others, which have no control characters."""
 _NO_TIMES: Final = FileTimes(0, 0, 0)
-"""Those of a link: the file has the times."""
+"""Those of a reference to a file, which has the times."""
 
 
 class Tree(NamedTuple):
@@ -137,6 +138,17 @@ def follow_link(txn: ReadTxn | WriteTxn, tree: Tree, entry: Entry) -> Entry:
         return entry
     key = tree.key(entry.id, "")
     return _named_as(entry, _shown(txn, tree, key, txn.get(ENTRIES, key)))
+
+
+def find_in_snapshot(txn: ReadTxn, tree: Tree, file: Entry) -> Entry | None:
+    """Returns a file as a snapshot shows it, wherever it was then."""
+    key = tree.key(file.id, "")
+    found = _shown(txn, tree, key, txn.get(ENTRIES, key))
+    if found is None:
+        found = get_entry(txn, tree, file.parent_id, file.name)
+    elif isinstance(found.node, FormerPlaceNode):
+        found = get_entry(txn, tree, found.parent_id, found.name)
+    return found if found is not None and found.id == file.id else None
 
 
 def _named_as(link: Entry, file: Entry | None) -> Entry:
@@ -334,6 +346,16 @@ def keep_state(txn: WriteTxn, place: Place, old: Entry) -> bool:
     return True
 
 
+def keep_place(txn: WriteTxn, place: Place, file: Entry) -> None:
+    """Keeps the place of a file whose record is about to be moved, if there are snapshots. That of
+    the first move in a generation of the share counts: the file was there in earlier ones."""
+    tree = place.tree
+    key = (*tree.key(file.id, ""), tree.share.generation)
+    if tree.share.snapshot_generations and txn.get(FORMER_ENTRIES, key) is None:
+        node = FormerPlaceNode()
+        txn.put(FORMER_ENTRIES, key, _reference(txn, place, file.id, node, generation=0))
+
+
 def put_entry(txn: WriteTxn, place: Place, new: Entry) -> Entry:
     """Stores the state of an entry. `keep_state` has kept the old one."""
     return put_unversioned(txn, place, replace(new, generation=place.tree.share.generation))
@@ -356,17 +378,19 @@ def remove_entry(txn: WriteTxn, place: Place) -> None:
 
 def put_link(txn: WriteTxn, place: Place, file_id: int) -> None:
     """Stores a link to a file at a place that has none, or whose link is to be renamed."""
-    link = Entry(
-        place.name,
-        file_id,
-        place.directory_id,
-        place.tree.share.generation,
-        txn.stamp,
-        _NO_TIMES,
-        0,
-        HardLinkNode(),
-    )
-    txn.put(ENTRIES, place.key, link)
+    generation = place.tree.share.generation
+    txn.put(ENTRIES, place.key, _reference(txn, place, file_id, HardLinkNode(), generation))
+
+
+def _reference(
+    txn: WriteTxn,
+    place: Place,
+    file_id: int,
+    node: HardLinkNode | FormerPlaceNode,
+    generation: int,
+) -> Entry:
+    stamp, directory_id = txn.stamp, place.directory_id
+    return Entry(place.name, file_id, directory_id, generation, stamp, _NO_TIMES, 0, node)
 
 
 def keep_link(txn: WriteTxn, place: Place) -> None:
