@@ -52,8 +52,7 @@ async def test_the_first_client_waits_for_operations_in_progress(f: OpensFixture
     await f.put(FILE)
     gates = [Gate(), Gate()]
     operations = [
-        asyncio.ensure_future(f.table.rest(path_of(FILE), RestAccess.WRITE, gate))
-        for gate in gates
+        asyncio.ensure_future(f.table.rest(path_of(FILE), RestAccess.WRITE, gate)) for gate in gates
     ]
     await asyncio.gather(*(gate.entered.wait() for gate in gates))
     connecting = asyncio.ensure_future(f.connect())
