@@ -69,7 +69,26 @@ class FileFixture(ServiceFixture[FileTarget]):
         if operation.aborts:
             answer = self._put(target, target.file, (), ("x-ms-copy-source", self.endless))
             target = target._replace(copy_id=answer.headers["x-ms-copy-id"])
+        if operation.restores:
+            target = target._replace(deleted_version=self._soft_delete(target))
         return target
+
+    def _soft_delete(self, target: FileTarget) -> str:
+        """Deletes a share so that it can be restored; returns its version."""
+        path, days = f"/{target.account}/", b"<Enabled>true</Enabled><Days>1</Days>"
+        for policy in (days, b"<Enabled>false</Enabled>"):
+            document = (
+                b"<StorageServiceProperties><ShareDeleteRetentionPolicy>%b"
+                b"</ShareDeleteRetentionPolicy></StorageServiceProperties>" % policy
+            )
+            query: Pairs = (("restype", "service"), ("comp", "properties"))
+            self.send_as_owner(Request("PUT", path, query, (_VERSIONED,), document))
+            if policy is days:
+                delete = Request("DELETE", f"{path}{target.share}", (_SHARE,), (_VERSIONED,))
+                self.send_as_owner(delete)
+        query = (("comp", "list"), ("include", "deleted"), ("prefix", target.share))
+        page = ElementTree.fromstring(self._get(target.account, "/", query).body)
+        return page.findtext("Shares/Share/Version") or ""
 
     def write(self, target: FileTarget, path: str, content: bytes) -> None:
         """Creates a file with this content."""
@@ -118,7 +137,7 @@ class FileFixture(ServiceFixture[FileTarget]):
         included = ("include", "metadata,snapshots,deleted")
         page = self._get(account, "/", (("comp", "list"), included)).body
         yield "/shares", page
-        for share in _listed(page, "Shares/Share"):
+        for share in _listed(page, "Shares/Share", without="Deleted"):
             path = f"/{share}"
             for comp in ("", "acl", "stats"):
                 query: Pairs = (_SHARE, ("comp", comp)) if comp else (_SHARE,)
@@ -140,7 +159,8 @@ class FileFixture(ServiceFixture[FileTarget]):
         return self.send_as_owner(request, account)
 
 
-def _listed(page: bytes, path: str) -> list[str]:
-    """Returns the names of the listed elements, each once."""
+def _listed(page: bytes, path: str, without: str = "") -> list[str]:
+    """Returns the names of the listed elements, each once, except those with another element."""
     found = ElementTree.fromstring(page).findall(path)
-    return list(dict.fromkeys(element.findtext("Name") or "" for element in found))
+    names = [element.findtext("Name") or "" for element in found if not element.findtext(without)]
+    return list(dict.fromkeys(names))

@@ -55,6 +55,8 @@ class FileTarget(NamedTuple):
     """The key of a permission, for the operation that reads it."""
     copy_id: str = ""
     """The id of the pending copy, for the operation that aborts one."""
+    deleted_version: str = ""
+    """The version of the deleted share, for the operation that restores it."""
 
     @property
     def free_share(self) -> str:
@@ -146,6 +148,11 @@ class FileOperation(Operation[FileTarget]):
             request = request.asking(("copyid", target.copy_id))
         if self.row == "get_permission":
             request = request.having(("x-ms-file-permission-key", target.permission_key))
+        if self.restores:
+            request = request.having(
+                ("x-ms-deleted-share-name", target.share),
+                ("x-ms-deleted-share-version", target.deleted_version),
+            )
         return request
 
 
