@@ -169,7 +169,9 @@ def _copied(blobs: BlobFixture, target: BlobTarget, address: str, account: str =
     return blobs.client.ask(shared_key(account, key)(Request("PUT", path, (), headers)))
 
 
-@pytest.mark.parametrize("domain", ["blob.core.windows.net", "BLOB.core.windows.net:443"])
+@pytest.mark.parametrize(
+    "domain", ["blob.core.windows.net", "BLOB.core.windows.net:443", "blob.core.windows.net."]
+)
 @pytest.mark.parametrize("suffix", ["", "-secondary"])
 def test_the_public_endpoint_of_the_account_is_this_server(
     blobs: BlobFixture, target: BlobTarget, domain: str, suffix: str
@@ -197,6 +199,7 @@ def test_a_token_is_valid_for_the_public_endpoint(blobs: BlobFixture, target: Bl
         f"{ACCOUNT}.blob.core.windows.net:444",
         f"{ACCOUNT}.queue.core.windows.net",
         f"{ACCOUNT}.blob.core.windows.net.example",
+        f"{ACCOUNT}.blob.core.windows.net..",
         f"{ACCOUNT}x.blob.core.windows.net",
         "blob.core.windows.net",
     ],

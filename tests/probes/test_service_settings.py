@@ -146,6 +146,9 @@ def test_documents_beyond_the_limits(server: Server, service: str) -> None:
     )
     _assert_invalid(service, _set(server, service, f"<Cors>{rules}</Cors>"), "0", "0", "")
     _assert_invalid(service, _set(server, service, minutes), "2", "176", _DAYS)
+    disabled = minutes.replace("<Enabled>true</Enabled><Days>", "<Enabled>false</Enabled><Days>")
+    reason = "Element Days is only expected when RetentionPolicy is enabled."
+    _assert_invalid(service, _set(server, service, disabled), "2", "177", reason)
     _assert_invalid(service, _set(server, service, ""), "2", "29", None)
     assert ElementTree.tostring(_get(server, service)) == before
 

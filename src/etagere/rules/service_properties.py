@@ -193,7 +193,7 @@ def _check_retention(policy: RetentionPolicy | None) -> Refusal | None:
 
 
 def check_retention_days(days: int, line: int = 0, position: int = 0) -> Refusal | None:
-    """Checks the days of a retention policy. Line and position are those of its end in the
+    """Checks the days of an enabled retention policy. Line and position are those of its end in the
     document."""
     if RETENTION_DAYS_MIN <= days <= RETENTION_DAYS_MAX:
         return None

@@ -37,8 +37,11 @@ def batch(requests: Iterable[Request]) -> bytes:
 def answered(answer: Answer) -> list[Part]:
     """Returns the answers to the parts, in the order of the requests."""
     boundary = answer.headers["content-type"].partition("boundary=")[2].encode()
+    # Microsoft's C++ client accepts nothing before the first and after the last delimiter.
+    before, *parts, after = answer.body.split(b"--" + boundary)
+    assert (before, after) == (b"", b"--")
     found = []
-    for part in answer.body.split(b"--" + boundary)[1:-1]:
+    for part in parts:
         response = part.partition(b"\r\n\r\n")[2]
         status, code = _STATUS_LINE.search(response), _CODE.search(response)
         assert status is not None, part

@@ -454,6 +454,16 @@ def test_an_md5_of_any_length_is_stored_with_an_empty_blob(new: NewBlob, kind: s
     assert outcome(refused) == (400, "InvalidMd5")
 
 
+@pytest.mark.parametrize("kind", ["BlockBlob", "PageBlob", "AppendBlob"])
+def test_an_empty_md5_sets_none(new: NewBlob, kind: str) -> None:
+    """AzCopy sends it after an upload without checksums."""
+    empty = ("x-ms-blob-content-md5", "")
+    blob = new().put(kind, empty)
+    blob.ask_successfully("PUT", "properties", ("x-ms-blob-content-md5", md5(b"x")))
+    blob.ask_successfully("PUT", "properties", empty)
+    assert "content-md5" not in blob.ask_successfully("HEAD").headers
+
+
 def test_names_of_invalid_length(blobs: BlobFixture) -> None:
     for path, query in (
         (f"/{ACCOUNT}/ab", (("restype", "container"),)),

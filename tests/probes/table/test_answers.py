@@ -373,18 +373,33 @@ WRONG_INPUT: Final = "One of the request inputs is not valid."
             for option in ("$skip", "$orderby", "$expand", "$inlinecount")
         ),
         ("GET", "{table}()?NextRowKey=1!4!cg--", b"", (), (400, "InvalidInput", WRONG_INPUT)),
-        # An empty If-Match, and versions without upserts
+        # Values of If-Match that are not one weak ETag, and versions without upserts
         *(
             (
                 method,
                 ENTITY,
                 {"Age": 1},
-                (("If-Match", ""),),
+                (("If-Match", etag),),
                 (
                     400,
                     "InvalidInput",
-                    "The etag value '' specified in one of the request headers is not valid. "
-                    "Please make sure only one etag value is specified and is valid.",
+                    f"The etag value '{etag}' specified in one of the request headers is not "
+                    "valid. Please make sure only one etag value is specified and is valid.",
+                ),
+            )
+            for method in ("PUT", "MERGE", "PATCH", "DELETE")
+            for etag in ("", "MalformedETag", '"0"', "*,x")
+        ),
+        *(
+            (
+                method,
+                ENTITY,
+                {"Age": 1},
+                (("If-Match", 'W/"wrong"'),),
+                (
+                    412,
+                    "UpdateConditionNotSatisfied",
+                    "The update condition specified in the request was not satisfied.",
                 ),
             )
             for method in ("PUT", "MERGE", "PATCH", "DELETE")

@@ -189,6 +189,12 @@ def test_md5_must_have_its_length_where_it_is_compared_with_a_body() -> None:
     assert code == "InvalidMd5"
 
 
+@pytest.mark.parametrize("md5_of_body", [False, True])
+def test_an_empty_md5_is_none(md5_of_body: bool) -> None:
+    request = exchange({"x-ms-blob-content-md5": ""})
+    assert decode.blob_headers(request, md5_of_body=md5_of_body).content_md5 is None
+
+
 def test_md5_must_be_base64() -> None:
     request = exchange({"x-ms-blob-content-md5": "?"})
     assert refusal_code(decode.blob_headers, request) == "InvalidMd5"

@@ -24,6 +24,7 @@ from etagere.protocol.codecs.multipart import (
     format_changeset,
     format_part,
     format_query,
+    format_responses,
     parse_batch,
 )
 
@@ -481,6 +482,30 @@ Content-Type: application/json
 --batchresponse_1--
 """),
     )
+
+
+def test_golden_responses_to_independent_requests() -> None:
+    """Nothing follows the closing delimiter, which a C++ client requires."""
+    error = PartResponse(404, [(b"Content-Type", b"application/xml")], b"<Error />", "1", "Absent.")
+    content_type, body = format_responses([PartResponse(202, content_id="0\r\n"), error], "1")
+    assert content_type == "multipart/mixed; boundary=batchresponse_1"
+    assert body == crlf(b"""\
+--batchresponse_1
+Content-Type: application/http
+Content-ID: 0
+
+HTTP/1.1 202 Accepted
+
+
+--batchresponse_1
+Content-Type: application/http
+Content-ID: 1
+
+HTTP/1.1 404 Absent.
+Content-Type: application/xml
+
+<Error />
+--batchresponse_1--""")
 
 
 def test_line_endings_cannot_be_injected() -> None:

@@ -145,6 +145,10 @@ _MINUTES = (
     "<MinuteMetrics><Version>1.0</Version><Enabled>true</Enabled><IncludeAPIs>true</IncludeAPIs>"
     "<RetentionPolicy><Enabled>true</Enabled><Days>366</Days></RetentionPolicy></MinuteMetrics>"
 )
+_DISABLED = (
+    "<Logging><Version>1.0</Version><Delete>false</Delete><Read>false</Read><Write>false</Write>"
+    "<RetentionPolicy><Enabled>false</Enabled><Days>7</Days></RetentionPolicy></Logging>"
+)
 _KEPT = "<DeleteRetentionPolicy><Enabled>true</Enabled><Days>{}</Days></DeleteRetentionPolicy>"
 _DAYS = "Retention days must be greater than 0 and less than or equal to 365 days."
 
@@ -155,6 +159,7 @@ _DAYS = "Retention days must be greater than 0 and less than or equal to 365 day
         (_MINUTES, 176, _DAYS),
         (_KEPT.format(366), 91, _DAYS),
         (_KEPT.format(0), 89, _DAYS),
+        (_DISABLED, 175, "Element Days is only expected when RetentionPolicy is enabled."),
         ("", 29, "The document sets nothing."),
     ],
 )

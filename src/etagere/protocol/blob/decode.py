@@ -121,14 +121,18 @@ def blob_headers(
         value("content-language"),
         value("content-disposition"),
         value("cache-control"),
-        # Without a body to compare it with, it is a property like the others, of any size.
-        checksums.digest(
-            exchange,
-            "x-ms-blob-content-md5",
-            checksums.MD5_BYTES if md5_of_body else None,
-            "InvalidMd5",
-        ),
+        _blob_md5(exchange, checksums.MD5_BYTES if md5_of_body else None),
     )
+
+
+def _blob_md5(exchange: Exchange, size: int | None) -> bytes | None:
+    """Returns the MD5 to set. Without a body to compare it with (`size` is None), it is a property
+    like the others, of any size. An empty one sets none: AzCopy sends it for page and append blobs.
+    """
+    name = "x-ms-blob-content-md5"
+    if exchange.header(name) == "":
+        return None
+    return checksums.digest(exchange, name, size, "InvalidMd5")
 
 
 # Blocks

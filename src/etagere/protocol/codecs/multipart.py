@@ -301,10 +301,9 @@ _known_headers = lru_cache(maxsize=256)(_read_headers)
 
 # Formatting
 
-_PART_HEAD: Final = f"Content-Type: {_HTTP}\r\nContent-Transfer-Encoding: binary\r\n\r\n".encode()
-_BEGINNINGS: Final = {
-    status.value: _PART_HEAD + status_line(status.value) for status in http.HTTPStatus
-}
+_HTTP_PART: Final = f"Content-Type: {_HTTP}\r\n".encode()
+_BINARY_PART: Final = _HTTP_PART + b"Content-Transfer-Encoding: binary\r\n\r\n"
+_STATUS_LINES: Final = {status.value: status_line(status.value) for status in http.HTTPStatus}
 
 
 def format_changeset(parts: Sequence[bytes], batch_id: str, changeset_id: str) -> tuple[str, bytes]:
@@ -323,8 +322,20 @@ def format_query(response: PartResponse, batch_id: str) -> tuple[str, bytes]:
 
 
 def format_responses(responses: Sequence[PartResponse], batch_id: str) -> tuple[str, bytes]:
-    """Returns the Content-Type and body of the response to independent requests."""
-    return _batch_answer(batch_id, *map(format_part, responses))
+    """Returns the Content-Type and body of the response to independent requests.
+
+    Unlike the response to a change set, it ends with the closing delimiter: Microsoft's C++ client
+    treats a line ending as the beginning of another part.
+    """
+    boundary = f"batchresponse_{batch_id}"
+    parts = [_identified_head(one.content_id) + _format_nested(one) for one in responses]
+    return _multipart_type(boundary), _multipart(boundary, parts)
+
+
+def _identified_head(content_id: str) -> bytes:
+    if not content_id:
+        return _HTTP_PART + b"\r\n"
+    return b"%bContent-ID: %b\r\n\r\n" % (_HTTP_PART, _without_line_ends(content_id.encode()))
 
 
 def _batch_answer(batch_id: str, *parts: bytes) -> tuple[str, bytes]:
@@ -343,16 +354,21 @@ def _multipart(boundary: str, parts: Sequence[bytes]) -> bytes:
 
 
 def format_part(response: PartResponse) -> bytes:
-    """Formats a nested response."""
+    """Formats a part of the response to a change set, or the response to a query."""
+    return _BINARY_PART + _format_nested(response)
+
+
+def _format_nested(response: PartResponse) -> bytes:
     lines = [b"%b: %b\r\n" % header for header in response.headers]
     head = b"".join(lines)
     if head.count(b"\n") > len(lines) or head.count(b"\r") > len(lines):
         # A newline in a value would begin another header, or the body.
-        head = b"".join([line.translate(None, b"\r\n") + b"\r\n" for line in lines])
-    beginning = _BEGINNINGS[response.status]
+        head = b"".join([_without_line_ends(line) + b"\r\n" for line in lines])
+    first = _STATUS_LINES[response.status]
     if response.reason:
-        beginning = _PART_HEAD + status_line(response.status, response.reason)
-    if response.content_id:
-        content_id = response.content_id.encode().translate(None, b"\r\n")
-        beginning = b"Content-ID: %b\r\n%b" % (content_id, beginning)
-    return b"%b%b\r\n%b" % (beginning, head, response.body)
+        first = status_line(response.status, response.reason)
+    return b"%b%b\r\n%b" % (first, head, response.body)
+
+
+def _without_line_ends(text: bytes) -> bytes:
+    return text.translate(None, b"\r\n")

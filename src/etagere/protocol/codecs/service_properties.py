@@ -77,7 +77,7 @@ def _logging(element: Element) -> Logging:
         delete=xml.boolean(xml.required(found, "Delete")),
         read=xml.boolean(xml.required(found, "Read")),
         write=xml.boolean(xml.required(found, "Write")),
-        retention=_retention(xml.required(found, "RetentionPolicy")),
+        retention=_analytics_retention(xml.required(found, "RetentionPolicy")),
     )
 
 
@@ -87,7 +87,7 @@ def _metrics(element: Element) -> Metrics:
         version=xml.value(xml.required(found, "Version")),
         enabled=xml.boolean(xml.required(found, "Enabled")),
         include_apis=_if_there(found, "IncludeAPIs", xml.boolean),
-        retention=_retention(xml.required(found, "RetentionPolicy")),
+        retention=_analytics_retention(xml.required(found, "RetentionPolicy")),
     )
 
 
@@ -99,11 +99,23 @@ def _retention(element: Element, *more: str) -> RetentionPolicy:
         allow_permanent_delete=_if_there(found, "AllowPermanentDelete", xml.boolean) or False,
     )
     if policy.enabled and policy.days is not None:
-        # The service counts up to the name in the end tag.
-        position = element.end_position + len("</")
-        refusal = check_retention_days(policy.days, element.end_line, position)
+        refusal = check_retention_days(policy.days, *_end(element))
         if refusal is not None:
             raise xml.Unreadable(refusal)
+    return policy
+
+
+def _end(element: Element) -> tuple[int, int]:
+    """Returns the line and the position that the service reports for the end of an element: up to
+    the name in the end tag."""
+    return element.end_line, element.end_position + len("</")
+
+
+def _analytics_retention(element: Element) -> RetentionPolicy:
+    policy = _retention(element)
+    if policy.days is not None and not policy.enabled:
+        reason = "Element Days is only expected when RetentionPolicy is enabled."
+        raise xml.Unreadable(xml.invalid_document(reason, *_end(element)))
     return policy
 
 

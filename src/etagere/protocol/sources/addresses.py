@@ -74,15 +74,20 @@ def parse(written: str) -> SourceAddress | None:
 def is_this_server(source: SourceAddress, host: str, scheme: str, port: int) -> bool:
     """Returns whether a URL is on this server: at the host that the request was sent to (`host` is
     its header), or on this machine with our port. The name of an account may precede either."""
-    base = _without_account(source.host)
+    base = _without_account(_without_root(source.host))
     if base in _LOOPBACK and source.port == port:
         return True
     found = _HOST.fullmatch(host.lower())
     if found is None:
         return False
     asked_port = int(found["port"]) if found["port"] else _DEFAULT_PORTS[scheme]
-    asked = _without_account(found["host"].strip("[]"))
+    asked = _without_account(_without_root(found["host"].strip("[]")))
     return (base, source.port) == (asked, asked_port)
+
+
+def _without_root(host: str) -> str:
+    """Returns a host name without the dot of an absolute DNS name."""
+    return host.removesuffix(".")
 
 
 def _without_account(host: str) -> str:
@@ -93,7 +98,7 @@ def _without_account(host: str) -> str:
 def is_public_endpoint_of(source: SourceAddress, account: str) -> bool:
     """Returns whether a URL is below the public cloud endpoint of an account. The Azure CLI sends
     the source of a copy like this, whatever endpoint it was given."""
-    owner, _, domain = source.host.partition(".")
+    owner, _, domain = _without_root(source.host).partition(".")
     return (
         domain == _PUBLIC_BLOB_DOMAIN
         and owner.removesuffix(SECONDARY) == account
