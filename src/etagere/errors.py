@@ -595,7 +595,7 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
     code: str
     facts: dict[str, str | int] = {}
     subject: str = ""
-    """The kind of resource, if the message of the row is about blobs."""
+    """The kind of resource, if the message of the row is about blobs or containers."""
     message_override: str = ""
     """The message of the service, if it is more precise than that of the row."""
 
@@ -610,4 +610,6 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
     @property
     def message(self) -> str:
         message = self.message_override or self.error.message
-        return message.replace("blob", self.subject) if self.subject else message
+        if not self.subject:
+            return message
+        return message.replace("blob", self.subject).replace("container", self.subject)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from typing import Final
 
@@ -18,9 +17,9 @@ from etagere.model.shares import (
     SnapshotsOfShare,
 )
 from etagere.protocol.file.decode import switch
+from etagere.protocol.rest.continuation_tokens import format_token, parse_token
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.requests import (
-    NUMBER,
     bad_parameter,
     included,
     integer_header,
@@ -29,7 +28,7 @@ from etagere.protocol.rest.requests import (
     required_header,
     text_parameter,
 )
-from etagere.rules.file_names import SHARE_NAME_LENGTH_MAX, check_share_name
+from etagere.rules.file_names import check_share_name
 from etagere.rules.shares import QUOTA_GIB_MAX, QUOTA_GIB_MIN, changed_settings, parse_share_tier
 
 DETAILS: Final = frozenset({"snapshots", "metadata", "deleted"})
@@ -39,7 +38,7 @@ _PERFORMANCE_MAX: Final = (1 << 31) - 1
 _PROTOCOLS: Final = {protocol.value.lower(): protocol for protocol in ShareProtocol}
 _ROOT_SQUASHES: Final = {squash.value.lower(): squash for squash in RootSquash}
 _VERSION: Final = re.compile(r"[0-9A-F]{16}")
-_MOMENT: Final = re.compile(r"[0-9]{1,19}")
+_PLACE: Final = re.compile(r"([a-z0-9-]{3,63})/([0-9]{1,18})/([0-9]{1,19})")
 
 
 # Settings
@@ -164,17 +163,11 @@ def _marker(exchange: Exchange) -> tuple[str, int, int]:
     written = exchange.parameter("marker")
     if not written:
         return "", 0, 0
-    try:
-        place = base64.b64decode(written, b"-_", validate=True).decode("ascii")
-        name, version, snapshot = place.split("/")
-        if not 1 <= len(name) <= SHARE_NAME_LENGTH_MAX:
-            raise ValueError("no share has such a name")
-        if not NUMBER.fullmatch(version) or not _MOMENT.fullmatch(snapshot):
-            raise ValueError("not the numbers of a row")
-        return name, int(version), min(int(snapshot), NO_SNAPSHOT)
-    except ValueError:
-        raise bad_parameter("OutOfRangeInput", "marker", written) from None
+    match = _PLACE.fullmatch(parse_token(written) or "")
+    if match is None:
+        raise bad_parameter("OutOfRangeInput", "marker", written)
+    return match[1], int(match[2]), min(int(match[3]), NO_SNAPSHOT)
 
 
 def format_marker(name: str, version: int, snapshot: int) -> str:
-    return base64.urlsafe_b64encode(b"%s/%d/%d" % (name.encode(), version, snapshot)).decode()
+    return format_token(f"{name}/{version}/{snapshot}")
