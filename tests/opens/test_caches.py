@@ -198,5 +198,3 @@ async def test_caches_of_several_clients_are_broken_at_once(f: OpensFixture) -> 
         one.grant.acknowledge(Caching.NONE)
         await asyncio.sleep(0)
     await deleting
-
-

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from etagere.engine.interface import Refused
-from etagere.model.files import EntryPath
+from etagere.engine.interface import C, Engine, ReadTxn, Refused, T
+from etagere.model.files import Entry, EntryPath, RenameEntry, SetEntryMetadata
 from etagere.model.shares import ShareRef
 from etagere.opens.client import ShareClient
-from etagere.opens.handles import Session
+from etagere.opens.handles import Handle, Session
+from etagere.operations.file import entries
 from etagere.rules.opens import EVERYTHING, Access, OpenMode, RestAccess, refused_by
 from tests.opens.fixture import NONE, SESSION, D, OpensFixture, R, W, opened, opens_test
 from tests.operations.file.fixture import SHARE, path_of
@@ -27,9 +30,27 @@ class Gate:
         self.entered = asyncio.Event()
         self.leave = asyncio.Event()
 
-    async def __call__(self, _: EntryPath) -> None:
+    async def __call__(self, *_: object) -> None:
         self.entered.set()
         await self.leave.wait()
+
+
+class LateReads:
+    """An engine whose next read returns what is out of date by then."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.gate: Gate | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
+        result = await self._engine.read(operation, command)
+        gate, self.gate = self.gate, None
+        if gate is not None:
+            await gate()
+        return result
 
 
 # Tracking
@@ -52,8 +73,7 @@ async def test_the_first_client_waits_for_operations_in_progress(f: OpensFixture
     await f.put(FILE)
     gates = [Gate(), Gate()]
     operations = [
-        asyncio.ensure_future(f.table.rest(path_of(FILE), RestAccess.WRITE, gate))
-        for gate in gates
+        asyncio.ensure_future(f.table.rest(path_of(FILE), RestAccess.WRITE, gate)) for gate in gates
     ]
     await asyncio.gather(*(gate.entered.wait() for gate in gates))
     connecting = asyncio.ensure_future(f.connect())
@@ -209,13 +229,8 @@ async def test_a_path_that_leads_elsewhere_is_examined_again(f: OpensFixture) ->
             await f.delete(FILE)
             await f.put(FILE)
             await opened(client, FILE, R, R)
-        return await f.write(entries_set_metadata, metadata_of(path))
-
-    from etagere.model.files import SetEntryMetadata
-    from etagere.operations.file.entries import set_metadata as entries_set_metadata
-
-    def metadata_of(path: EntryPath) -> SetEntryMetadata:
-        return SetEntryMetadata(path, False, (("Key", "value"),))
+        command = SetEntryMetadata(path, False, (("Key", "value"),))
+        return await f.write(entries.set_metadata, command)
 
     code = await code_of(f.table.rest(path_of(FILE), RestAccess.SET, run))
     assert code == "SharingViolation"
@@ -245,7 +260,90 @@ async def test_a_lease_and_an_open_exclude_each_other(f: OpensFixture) -> None:
         client = await f.connect()
 
 
+@opens_test
+async def test_an_open_that_was_out_of_date_is_done_again(f: OpensFixture) -> None:
+    """The file is replaced or leased after the client has looked it up."""
+    await f.create()
+    await f.mkdir("dir")
+    await f.put(FILE)
+    client = await f.connect()
+    late = client._engine = LateReads(f.engine)
+
+    async def open_late(change: Callable[[], Awaitable[object]]) -> Handle:
+        late.gate = gate = Gate()
+        opening = asyncio.ensure_future(opened(client, FILE, W))
+        await gate.entered.wait()
+        await change()
+        gate.leave.set()
+        return await opening
+
+    async def replace() -> None:
+        await f.rest_delete(FILE)
+        await f.rest_put(FILE)
+
+    async def move() -> None:
+        await f.rest_rename("dir", "old", is_directory=True)
+        await f.rest_mkdir("dir")
+        await f.rest_rename("old/notes.txt", FILE)
+
+    for change in (replace, move):
+        handle = await open_late(change)
+        assert handle.entry.id == (await f.entry(FILE)).id
+        assert handle.entry.parent_id == (await f.entry("dir")).id
+        assert list(client.share.current.handles) == [handle.id]
+        await client.close(handle)
+    assert await code_of(open_late(lambda: f.rest_delete(FILE))) == "ResourceNotFound"
+    await f.put(FILE)
+    assert await code_of(open_late(lambda: f.rest_lease(FILE))) == "SharingViolation"
+    assert not client.share.current.handles
+    assert f.table.open_handles == 0
+
+
 # Renames
+
+
+@opens_test
+async def test_moves_of_open_files_and_of_directories_take_turns(f: OpensFixture) -> None:
+    """A handle that follows its file must know the directories above the new place."""
+    await f.create()
+    for path in ("a", "b"):
+        await f.mkdir(path)
+    await f.put("a/file")
+    client = await f.connect()
+    handle = await opened(client, "a/file")
+
+    def rename(
+        gate: Gate, source: str, destination: str, *, is_directory: bool
+    ) -> asyncio.Task[Entry]:
+        async def run(source: EntryPath, destination: EntryPath) -> Entry:
+            await gate()
+            return await f.write(
+                entries.rename_entry, RenameEntry(source, destination, is_directory)
+            )
+
+        paths = path_of(source), path_of(destination)
+        return asyncio.ensure_future(f.table.rest_rename(*paths, run))
+
+    async def take_turns(
+        first: tuple[str, str], second: tuple[str, str], *, directory_first: bool
+    ) -> None:
+        gates = Gate(), Gate()
+        one = rename(gates[0], *first, is_directory=directory_first)
+        await gates[0].entered.wait()
+        gates[1].leave.set()
+        other = rename(gates[1], *second, is_directory=not directory_first)
+        await asyncio.sleep(0.02)
+        assert not gates[1].entered.is_set()
+        gates[0].leave.set()
+        await one
+        await code_of(other)
+
+    await take_turns(("a/file", "b/file"), ("b", "c"), directory_first=False)
+    assert handle.entry.names == ("b", "file")
+    assert await f.names("b") == ["file"]  # refused: there is a handle below
+    await take_turns(("a", "c"), ("b/file", "c/file"), directory_first=True)
+    assert handle.entry.names == ("c", "file")
+    assert await f.names("c") == ["file"]
 
 
 @opens_test
@@ -315,7 +413,7 @@ async def test_a_rename_over_an_open_file_is_refused(f: OpensFixture) -> None:
 async def test_handles_of_a_deleted_share_are_closed(f: OpensFixture) -> None:
     await f.create()
     await f.put("file")
-    told = []
+    told: list[Handle] = []
     client = await f.connect(SESSION, told.append)
     handle = await opened(client, "file", D, deletes_on_close=True)
     await f.delete_share()

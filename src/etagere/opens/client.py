@@ -98,9 +98,7 @@ class ShareClient:
         located = await self._engine.read(locate_entry, path)
         if located.share_id != self.share.id:
             raise Refused(Refusal("ShareBeingDeleted"))
-        if located.entry is None:
-            has_parent = len(located.directory_ids) == len(path.components)
-            raise Refused(Refusal("ResourceNotFound" if has_parent else "ParentNotFound"))
+        located.found(path.components)
         return located
 
     async def _is_still_there(self, path: EntryPath, located: LocatedEntry, handle: Handle) -> bool:

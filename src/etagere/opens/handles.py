@@ -30,7 +30,7 @@ class OpenEntry:
     id: int
     directory_ids: tuple[int, ...]
     """The ids of the directories above it, the root first. The root has itself."""
-    names: tuple[str, ...]
+    path: str
     is_directory: bool
     snapshot: int | None = None
     """The time of the share snapshot that it is in."""
@@ -54,8 +54,8 @@ class OpenEntry:
         return self.id == ROOT_ID
 
     @property
-    def path(self) -> str:
-        return "/".join(self.names)
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.path.split("/")) if self.path else ()
 
 
 @dataclass(slots=True, eq=False)
@@ -87,9 +87,11 @@ class HandleIndex:
     that follow.
     """
 
-    __slots__ = ("_ids", "_open")
+    __slots__ = ("_ids", "_open", "directory_ids")
 
     def __init__(self) -> None:
+        self.directory_ids: tuple[int, ...] = ()
+        """The ids down to this directory, for the entries in it: one tuple for all of them."""
         self._ids = array("Q")
         self._open = 0
 
@@ -165,9 +167,7 @@ class OpenTree:
         if not entry.handles:
             del self.entries[entry.id]
 
-    def move(
-        self, entry: OpenEntry, directory_ids: tuple[int, ...], names: tuple[str, ...]
-    ) -> None:
+    def move(self, entry: OpenEntry, directory_ids: tuple[int, ...], path: str) -> None:
         """Moves an entry, below which nothing is open, to another place."""
         for directory_id in _directories(entry):
             index = self._within[directory_id]
@@ -175,7 +175,7 @@ class OpenTree:
                 index.remove(handle_id)
             if not index:
                 del self._within[directory_id]
-        entry.directory_ids, entry.names = directory_ids, names
+        entry.directory_ids, entry.path = directory_ids, path
         for handle_id in entry.handles:
             self._index(entry, handle_id)
 
@@ -185,6 +185,11 @@ class OpenTree:
             if index is None:
                 index = self._within[directory_id] = HandleIndex()
             index.add(handle_id)
+        parent = self._within[entry.parent_id]
+        if parent.directory_ids == entry.directory_ids:
+            entry.directory_ids = parent.directory_ids
+        else:
+            parent.directory_ids = entry.directory_ids
 
     def is_open_below(self, directory_id: int) -> bool:
         """Returns whether anything below a directory is open, besides the directory itself."""

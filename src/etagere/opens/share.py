@@ -188,7 +188,7 @@ class ShareOpens:
         known = None if tree is None else tree.entries.get(found.id)
         is_directory = isinstance(found.node, DirectoryNode)
         return known or OpenEntry(
-            found.id, located.directory_ids, located.names, is_directory, snapshot
+            found.id, located.directory_ids, located.path, is_directory, snapshot
         )
 
     def _tree(self, snapshot: int | None) -> OpenTree:
@@ -251,6 +251,22 @@ class ShareOpens:
             handle.deletes_on_close = False
             self.close(handle)
             _tell(handle)
+
+    def find(
+        self,
+        handle_id: int,
+        entry_id: int,
+        *,
+        snapshot: int | None = None,
+        is_recursive: bool = False,
+    ) -> Handle | None:
+        """Returns a handle if it is on this entry, or below it if asked."""
+        tree = self.current if snapshot is None else self._snapshots.get(snapshot)
+        handle = None if tree is None else tree.handles.get(handle_id)
+        if handle is None:
+            return None
+        is_below = is_recursive and entry_id in handle.entry.directory_ids
+        return handle if is_below or handle.entry.id == entry_id else None
 
     def page(
         self,
@@ -444,7 +460,7 @@ class ShareOpens:
         """Ends a move; `located` is what the destination leads to now."""
         self._moves -= 1
         if located is not None and located.entry_id == entry.id and entry.handles:
-            self.current.move(entry, located.directory_ids, located.names)
+            self.current.move(entry, located.directory_ids, located.path)
         self._wake()
 
     # Opens that wait for REST operations

@@ -46,7 +46,7 @@ class RestAccess(enum.Enum):
     """What a REST operation does to an entry."""
 
     LIST = enum.auto()
-    """List Directories and Files."""
+    """List Directories and Files; Lease File, except acquire."""
     CREATE = enum.auto()
     """Create Directory, and anything else that is refused if the entry exists."""
     QUERY = enum.auto()

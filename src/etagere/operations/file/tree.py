@@ -226,6 +226,17 @@ class LocatedEntry(NamedTuple):
     def entry_id(self) -> int:
         return NO_ENTRY if self.entry is None else self.entry.id
 
+    @property
+    def path(self) -> str:
+        return "/".join(self.names)
+
+    def found(self, components: tuple[str, ...]) -> Entry:
+        """Returns the entry at the path with these components; refuses if there is none."""
+        if self.entry is None:
+            has_parent = len(self.directory_ids) == len(components)
+            raise Refused(Refusal("ResourceNotFound" if has_parent else "ParentNotFound"))
+        return self.entry
+
 
 def locate_entry(txn: ReadTxn, path: EntryPath) -> LocatedEntry:
     """Finds an entry with the directories above it. A missing entry or directory is no error."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
+from msgspec.structs import replace
+
 from etagere.auth.permissions import Permission
-from etagere.model.files import RenameEntry
+from etagere.model.files import Entry, EntryPath, RenameEntry
 from etagere.operations.file import renames
-from etagere.protocol.file import decode, decode_entries, decode_permissions, encode
+from etagere.protocol.file import access, decode, decode_entries, decode_permissions, encode
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.file.rename_sources import authorized_source
 from etagere.protocol.http.messages import Response
@@ -37,5 +41,12 @@ async def rename(
         only_if_absent=exchange.permit.only_if_absent,
         content_type=None if is_directory else decode_entries.content_type(exchange),
     )
-    entry = await deps.engine.write(renames.rename_entry, command)
+
+    def run(source: EntryPath, destination: EntryPath) -> Awaitable[Entry]:
+        checked = replace(command, source=source, destination=destination)
+        return deps.engine.write(renames.rename_entry, checked)
+
+    entry = await deps.opens.rest_rename(
+        command.source, command.destination, run, seconds_max=access.wait_seconds(exchange)
+    )
     return Response(200, encode.changed_headers(entry))

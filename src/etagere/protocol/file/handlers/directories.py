@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
+
+from msgspec.structs import replace
 
 from etagere.auth.permissions import RENAME_DIRECTORY_SOURCE
 from etagere.model.files import (
     CreateDirectory,
     DeleteEntry,
     Entry,
+    EntryPath,
     GetEntry,
     SetEntryMetadata,
     SetEntryProperties,
 )
 from etagere.operations.file import entries, listing
 from etagere.protocol.file import (
+    access,
     decode,
     decode_entries,
     decode_listing,
@@ -29,11 +34,12 @@ from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.listings import fill_page, page_response
 from etagere.protocol.rest.metadata import metadata_headers, read_metadata
 from etagere.protocol.rest.responses import stamp_headers
+from etagere.rules.opens import RestAccess
 
 
 async def create_directory(exchange: Exchange, deps: FileDependencies) -> Response:
     command = CreateDirectory(decode.path_to_change(exchange), decode_entries.new_entry(exchange))
-    entry = await deps.engine.write(entries.create_directory, command)
+    entry = await access.write(exchange, deps, RestAccess.CREATE, entries.create_directory, command)
     return Response(201, encode.changed_headers(entry))
 
 
@@ -49,7 +55,8 @@ async def get_directory_metadata(exchange: Exchange, deps: FileDependencies) -> 
 
 async def _get_directory(exchange: Exchange, deps: FileDependencies) -> Entry:
     command = GetEntry(decode.path_to_read(exchange))
-    return (await deps.engine.read(entries.get_directory, command)).entry
+    result = await access.read(exchange, deps, RestAccess.QUERY, entries.get_directory, command)
+    return result.entry
 
 
 async def set_directory_properties(exchange: Exchange, deps: FileDependencies) -> Response:
@@ -62,20 +69,20 @@ async def set_directory_properties(exchange: Exchange, deps: FileDependencies) -
         permission=decode_permissions.permission_to_set(exchange),
         posix=decode_entries.posix(exchange),
     )
-    entry = await deps.engine.write(entries.set_properties, command)
+    entry = await access.write(exchange, deps, RestAccess.SET, entries.set_properties, command)
     return Response(200, encode.changed_headers(entry))
 
 
 async def set_directory_metadata(exchange: Exchange, deps: FileDependencies) -> Response:
     path, metadata = decode.path_to_change(exchange), read_metadata(exchange)
     command = SetEntryMetadata(path, is_directory=True, metadata=metadata)
-    entry = await deps.engine.write(entries.set_metadata, command)
+    entry = await access.write(exchange, deps, RestAccess.SET, entries.set_metadata, command)
     return Response(200, [*stamp_headers(entry.stamp), encode.ENCRYPTED])
 
 
 async def delete_directory(exchange: Exchange, deps: FileDependencies) -> Response:
     command = DeleteEntry(decode.path_to_change(exchange), is_directory=True)
-    await deps.engine.write(entries.delete_entry, command)
+    await access.write(exchange, deps, RestAccess.DELETE, entries.delete_entry, command)
     return Response(202)
 
 
@@ -85,12 +92,18 @@ async def rename_directory(exchange: Exchange, deps: FileDependencies) -> Respon
 
 async def list_directories_and_files(exchange: Exchange, deps: FileDependencies) -> Response:
     asked, include = decode_listing.list_entries(exchange)
-    listed = await fill_page(
-        deps.engine,
-        exchange.read_class("listing"),
-        listing.list_directory,
-        asked,
-        partial(encode_listing.rows, include=include, version=exchange.version),
-    )
+    encode_rows = partial(encode_listing.rows, include=include, version=exchange.version)
+
+    def run(path: EntryPath) -> Awaitable[listing.ListedDirectory]:
+        hidden_ids = deps.opens.pending_ids(path.ref)
+        return fill_page(
+            deps.engine,
+            exchange.read_class("listing"),
+            listing.list_directory,
+            replace(asked, path=path, hidden_ids=hidden_ids) if hidden_ids else asked,
+            encode_rows,
+        )
+
+    listed = await deps.opens.rest(asked.path, RestAccess.LIST, run)
     start = encode_listing.start(asked, listed.directory_id, exchange)
     return page_response(listed.filled, start, encode_listing.end)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from etagere.bodies.store import BodyReader
+from etagere.model.files import EntryPath
 from etagere.operations.file import ranges
-from etagere.protocol.file import decode_ranges, encode
+from etagere.protocol.file import access, decode_ranges, encode
+from etagere.protocol.file.decode_entries import FILE_BYTES_MAX
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.http.messages import Response
 from etagere.protocol.http.ranges import Range
@@ -15,6 +17,7 @@ from etagere.protocol.rest.downloads import FoundBytes, StoredMd5
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.requests import header_overrides
 from etagere.protocol.rest.responses import Headers
+from etagere.rules.opens import RestAccess
 
 
 async def get_file(exchange: Exchange, deps: FileDependencies) -> Response:
@@ -46,13 +49,31 @@ async def _located(
     """Returns the file and the location of its bytes, which is looked up in a thread if that may
     take long."""
     command = decode_ranges.open_file(exchange, asked)
-    opened = await deps.engine.read(ranges.open_file, replace(command, brief=True))
-    if opened is None:
-        opened = await deps.engine.read_in_thread(
-            ranges.open_file, command, exchange.read_class("open_file")
-        )
-    assert opened is not None
-    return opened
+
+    async def run(path: EntryPath) -> ranges.OpenedFile:
+        ask = replace(command.ask, path=path)
+        opened = await deps.engine.read(ranges.open_file, replace(command, ask=ask, brief=True))
+        if opened is None:
+            opened = await deps.engine.read_in_thread(
+                ranges.open_file, replace(command, ask=ask), exchange.read_class("open_file")
+            )
+        assert opened is not None
+        return opened
+
+    return await deps.opens.rest(
+        command.ask.path,
+        RestAccess.READ,
+        run,
+        span=_span(asked),
+        seconds_max=access.wait_seconds(exchange),
+    )
+
+
+def _span(asked: Range | None) -> tuple[int, int]:
+    """Returns the bytes that are read. The end is exclusive."""
+    if asked is None:
+        return 0, FILE_BYTES_MAX
+    return asked.start, FILE_BYTES_MAX if asked.end is None else asked.end + 1
 
 
 _ACCEPT_RANGES: Headers = [(b"Accept-Ranges", b"bytes")]

@@ -12,11 +12,13 @@ from etagere.model.files import (
     LeaseFile,
     SetEntryMetadata,
     SetEntryProperties,
+    TimedEntry,
 )
 from etagere.model.ids import new_id
+from etagere.model.leases import Acquire
 from etagere.operations.file import entries
 from etagere.operations.file.changes import file_node
-from etagere.protocol.file import decode, decode_entries, decode_permissions, encode
+from etagere.protocol.file import access, decode, decode_entries, decode_permissions, encode
 from etagere.protocol.file.decode_ranges import RANGE_BYTES_MAX
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.file.renaming import rename
@@ -25,6 +27,7 @@ from etagere.protocol.rest import checksums, leases, requests, uploads
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.metadata import metadata_headers, read_metadata
 from etagere.protocol.rest.responses import stamp_headers
+from etagere.rules.opens import RestAccess
 
 
 async def create_file(exchange: Exchange, deps: FileDependencies) -> Response:
@@ -40,7 +43,7 @@ async def create_file(exchange: Exchange, deps: FileDependencies) -> Response:
     )
     if exchange.http.body.length != 0:
         return await _create_with_bytes(exchange, deps, command)
-    entry = await deps.engine.write(entries.create_file, command)
+    entry = await access.write(exchange, deps, RestAccess.REPLACE, entries.create_file, command)
     return Response(201, encode.changed_headers(entry))
 
 
@@ -54,13 +57,19 @@ async def _create_with_bytes(
     async with deps.store.writer(length, inline=False, md5=True) as writer:
         body = await uploads.receive(exchange, writer)
         checksums.require_intact(exchange, body, writer.md5)
-        entry = await deps.engine.write(entries.create_file, replace(command, body=body))
+        entry = await access.write(
+            exchange,
+            deps,
+            RestAccess.REPLACE,
+            entries.create_file,
+            replace(command, body=body),
+        )
     headers = [*encode.changed_headers(entry), checksums.md5_header(writer.md5)]
     return Response(201, headers + uploads.structured_headers(exchange))
 
 
 async def get_file_properties(exchange: Exchange, deps: FileDependencies) -> Response:
-    result = await deps.engine.read(entries.get_file, decode_entries.get_file(exchange))
+    result = await _get_file(exchange, deps)
     headers = encode.file_headers(
         result,
         requests.header_overrides(exchange),
@@ -74,9 +83,14 @@ async def get_file_properties(exchange: Exchange, deps: FileDependencies) -> Res
 
 
 async def get_file_metadata(exchange: Exchange, deps: FileDependencies) -> Response:
-    entry = (await deps.engine.read(entries.get_file, decode_entries.get_file(exchange))).entry
+    entry = (await _get_file(exchange, deps)).entry
     headers = stamp_headers(entry.stamp) + metadata_headers(entry.metadata)
     return Response(200, headers)
+
+
+async def _get_file(exchange: Exchange, deps: FileDependencies) -> TimedEntry:
+    command = decode_entries.get_file(exchange)
+    return await access.read(exchange, deps, RestAccess.QUERY, entries.get_file, command)
 
 
 async def set_file_properties(exchange: Exchange, deps: FileDependencies) -> Response:
@@ -93,7 +107,8 @@ async def set_file_properties(exchange: Exchange, deps: FileDependencies) -> Res
         child_id=new_id(),
         lease_id=leases.lease_id(exchange),
     )
-    entry = await deps.engine.write(entries.set_properties, command)
+    needed = RestAccess.SET if command.length is None else RestAccess.WRITE
+    entry = await access.write(exchange, deps, needed, entries.set_properties, command)
     return Response(200, encode.changed_headers(entry))
 
 
@@ -104,21 +119,24 @@ async def set_file_metadata(exchange: Exchange, deps: FileDependencies) -> Respo
         metadata=read_metadata(exchange),
         lease_id=leases.lease_id(exchange),
     )
-    entry = await deps.engine.write(entries.set_metadata, command)
+    entry = await access.write(exchange, deps, RestAccess.SET, entries.set_metadata, command)
     return Response(200, [*stamp_headers(entry.stamp), encode.ENCRYPTED])
 
 
 async def delete_file(exchange: Exchange, deps: FileDependencies) -> Response:
     path, lease_id = decode.path_to_change(exchange), leases.lease_id(exchange)
     command = DeleteEntry(path, is_directory=False, lease_id=lease_id)
-    links_left = await deps.engine.write(entries.delete_entry, command)
+    links_left = await access.write(
+        exchange, deps, RestAccess.DELETE, entries.delete_entry, command
+    )
     return Response(202, [encode.link_count_header(links_left)] if links_left else [])
 
 
 async def lease_file(exchange: Exchange, deps: FileDependencies) -> Response:
     action = decode_entries.lease_action(exchange)
     command = LeaseFile(decode.path_to_change(exchange), action)
-    result = await deps.engine.write(entries.lease_file, command)
+    needed = RestAccess.LEASE if isinstance(action, Acquire) else RestAccess.LIST
+    result = await access.write(exchange, deps, needed, entries.lease_file, command)
     headers = stamp_headers(result.entry.stamp)
     headers += leases.lease_action_headers(file_node(result.entry).lease, result.now)
     return Response(leases.LEASE_STATUS.get(action.verb, 200), headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Final
 
 from msgspec.structs import replace
@@ -9,11 +10,11 @@ from msgspec.structs import replace
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.bodies import Body
-from etagere.model.files import Entry
+from etagere.model.files import Entry, EntryPath, FileRanges
 from etagere.model.ids import new_id
 from etagere.operations.file import ranges
 from etagere.protocol.codecs import range_lists
-from etagere.protocol.file import decode_ranges
+from etagere.protocol.file import access, decode_ranges
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.file.encode import ENCRYPTED
 from etagere.protocol.http.messages import Response
@@ -22,6 +23,7 @@ from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.responses import XML, Headers, stamp_headers
 from etagere.protocol.time_slices import run_in_slices
 from etagere.rules.dates import format_instant
+from etagere.rules.opens import RestAccess
 
 _WRITE_TIME_SINCE: Final = "2021-06-08"
 """The first version in which responses to writes contain the last write time."""
@@ -40,7 +42,8 @@ async def put_range(exchange: Exchange, deps: FileDependencies) -> Response:
     async with deps.store.writer(length, inline=False, md5=True) as writer:
         body = await uploads.receive(exchange, writer)
         checksums.require_intact(exchange, body, writer.md5)
-        entry = await deps.engine.write(ranges.put_range, replace(command, body=body))
+        command = replace(command, body=body)
+        entry = await access.write(exchange, deps, RestAccess.WRITE, ranges.put_range, command)
     headers = [*range_headers(exchange, entry), checksums.md5_header(writer.md5)]
     if checksums.announced_crc64(exchange) is not None:
         headers.append(checksums.crc64_header(body.crc))
@@ -54,7 +57,7 @@ async def _clear_range(exchange: Exchange, deps: FileDependencies) -> Response:
         # There are no bytes for the checksum.
         raise Refused(Refusal("UnsupportedHeader", {"HeaderName": "Content-MD5"}))
     command = decode_ranges.clear_range(exchange, new_id())
-    entry = await deps.engine.write(ranges.clear_range, command)
+    entry = await access.write(exchange, deps, RestAccess.WRITE, ranges.clear_range, command)
     return Response(201, range_headers(exchange, entry))
 
 
@@ -69,9 +72,16 @@ def range_headers(exchange: Exchange, entry: Entry) -> Headers:
 
 async def list_ranges(exchange: Exchange, deps: FileDependencies) -> Response:
     command = decode_ranges.list_ranges(exchange)
-    listed = await deps.engine.read_in_thread(
-        ranges.list_ranges, command, exchange.read_class("list_ranges")
-    )
+
+    def run(path: EntryPath) -> Awaitable[FileRanges]:
+        return deps.engine.read_in_thread(
+            ranges.list_ranges,
+            replace(command, ask=replace(command.ask, path=path)),
+            exchange.read_class("list_ranges"),
+        )
+
+    seconds_max = access.wait_seconds(exchange)
+    listed = await deps.opens.rest(command.ask.path, RestAccess.READ, run, seconds_max=seconds_max)
     paged = exchange.version >= decode_ranges.RANGES_PAGED_SINCE
     if listed.following is not None and not paged:
         # Clients that do not support markers would take these for all ranges.

@@ -113,6 +113,7 @@ async def delete_share(exchange: Exchange, deps: FileDependencies) -> Response:
         leases.lease_id(exchange),
     )
     await deps.engine.write(shares.delete_share, command)
+    deps.opens.drop(command.ref)
     return Response(202)
 
 
