@@ -38,7 +38,7 @@ def test_refused_share_names(name: str, code: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["a", "a b", "a.", ".a", "...", "\N{GRINNING FACE}", "com", "com10", "con.txt", "x" * 255],
+    ["a", "a b", "a.", ".a", "a\uffff", "\N{GRINNING FACE}", "com", "com10", "con.txt", "x" * 255],
 )
 def test_components(name: str) -> None:
     assert check_component(name) is None
@@ -46,8 +46,8 @@ def test_components(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [".", "..", "con", "CON", "Lpt1", "COM9", "nul", "prn", "aux", "clock$"]
-    + [f"a{illegal}b" for illegal in '"\\/:|<>*?\x00\x1f\x7f\ud800\udfff\ufffe\uffff'],
+    [".", "..", "...", "con", "CON", "Lpt1", "COM9", "nul", "prn", "aux", "clock$"]
+    + [f"a{illegal}b" for illegal in '"\\/:|<>*?\x00\x1f\x7f\ud800\udfff'],
 )
 def test_illegal_components(name: str) -> None:
     refusal = check_component(name)

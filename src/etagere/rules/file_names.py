@@ -21,7 +21,7 @@ DEPTH_MAX: Final = 250
 _SHARE_NAME: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _ILLEGAL: Final = re.compile(r'["\\/:|<>*?\x00-\x1f\x7f\ud800-\udfff]')
 _RESERVED: Final = frozenset(
-    {".", "..", "PRN", "AUX", "NUL", "CON", "CLOCK$"}
+    {"PRN", "AUX", "NUL", "CON", "CLOCK$"}
     | {f"{device}{number}" for device in ("LPT", "COM") for number in range(1, 10)}
 )
 
@@ -69,7 +69,7 @@ def check_component(name: str) -> Refusal | None:
     if not 1 <= utf16_length(name) <= COMPONENT_LENGTH_MAX:
         facts: dict[str, str | int] = {"Minimum": 1, "Maximum": COMPONENT_LENGTH_MAX}
         return Refusal("OutOfRangeInput", facts, message_override=NAME_LENGTH_MESSAGE)
-    if _ILLEGAL.search(name) is not None or name.upper() in _RESERVED:
+    if _ILLEGAL.search(name) is not None or name.upper() in _RESERVED or not name.strip("."):
         return Refusal("InvalidResourceName")
     return None
 
