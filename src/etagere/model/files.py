@@ -67,6 +67,15 @@ class HardLinkNode(Part, frozen=True, tag=3):
 Node = DirectoryNode | FileNode | SymbolicLinkNode | HardLinkNode
 
 
+class FormerPlace(Part, frozen=True):
+    """Where a file was before it was renamed."""
+
+    left: int
+    """The generation of the share in which it was renamed."""
+    directory_id: int
+    name: str
+
+
 class Entry(Record, frozen=True):
     """A directory, file or link."""
 
@@ -86,6 +95,8 @@ class Entry(Record, frozen=True):
     metadata: Metadata = ()
     posix: PosixOwner | None = None
     """None in SMB shares."""
+    former_places: tuple[FormerPlace, ...] = ()
+    """Where snapshots show this file, if it has been renamed since; the earliest first."""
 
     @property
     def is_directory(self) -> bool:

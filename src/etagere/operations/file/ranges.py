@@ -12,6 +12,7 @@ from etagere.model.bodies import Content, Mapped
 from etagere.model.files import (
     ClearRange,
     Entry,
+    EntryPath,
     FileNode,
     FileRange,
     FileRanges,
@@ -28,8 +29,15 @@ from etagere.operations.file.changes import (
     file_node,
     find_changeable_file,
 )
-from etagere.operations.file.entries import get_file_or_directory
-from etagere.operations.file.tree import find_entry, find_tree, guard_path, put_entry
+from etagere.operations.file.entries import get_file
+from etagere.operations.file.tree import (
+    Tree,
+    find_entry,
+    find_tree,
+    get_entry,
+    guard_path,
+    put_entry,
+)
 
 # Writing
 
@@ -94,7 +102,7 @@ def open_file(txn: ReadTxn, command: OpenFile) -> OpenedFile | None:
     """Returns, from one snapshot of the ledger, the file, the range and the location of its bytes.
     The caller must have opened a reader before. Returns None if the lookup would take long and the
     command asks not to wait."""
-    result = get_file_or_directory(txn, command.ask)
+    result = get_file(txn, command.ask)
     file = file_node(result.entry)
     start, end = _span(command.first, command.last, file.content.length)
     find = locate_soon if command.brief else locate
@@ -115,7 +123,7 @@ def _span(first: int | None, last: int | None, length: int) -> tuple[int, int]:
 def list_ranges(txn: ReadTxn, command: ListRanges) -> FileRanges:
     """Returns the ranges of a file that were written, or the changes since an earlier snapshot. If
     there are more than the limit, the result has the offset to continue from."""
-    result = get_file_or_directory(txn, command.ask)
+    result = get_file(txn, command.ask)
     content = file_node(result.entry).content
     start, end = _span(command.first, command.last, content.length)
     found = _ranges(txn, command, result.entry, max(start, command.start), end)
@@ -152,10 +160,26 @@ def _previous_content(txn: ReadTxn, command: ListRanges, entry: Entry, previous:
         tree = find_tree(txn, ShareRef(path.ref.share, previous))
     except Refused:
         raise Refused(Refusal("PreviousSnapshotNotFound")) from None
-    try:
-        old = find_entry(txn, tree, path.components)
-    except Refused:
-        old = None
+    find = _find_by_place if command.follows_renames else _find_by_path
+    old = find(txn, tree, path, entry)
     if old is None or old.id != entry.id:
         raise Refused(Refusal("FileGenerationMismatch"))
     return file_node(old).content
+
+
+def _find_by_path(txn: ReadTxn, tree: Tree, path: EntryPath, _entry: Entry) -> Entry | None:
+    """Returns what a snapshot shows at the path of a file."""
+    try:
+        return find_entry(txn, tree, path.components)
+    except Refused:
+        return None
+
+
+def _find_by_place(txn: ReadTxn, tree: Tree, _path: EntryPath, entry: Entry) -> Entry | None:
+    """Returns what a snapshot shows at the place that a file had then."""
+    directory_id, name = entry.parent_id, entry.name
+    for place in entry.former_places:
+        if tree.generation is not None and place.left > tree.generation:
+            directory_id, name = place.directory_id, place.name
+            break
+    return get_entry(txn, tree, directory_id, name)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from etagere.engine.interface import Refused, WriteTxn, abort_if, operation
 from etagere.errors import Refusal
-from etagere.model.files import Entry, FileNode, Node, RenameEntry
+from etagere.model.files import Entry, FileNode, FormerPlace, Node, RenameEntry
 from etagere.operations.file.changes import (
     REPLACE_REFUSED,
     after_write,
@@ -24,6 +24,7 @@ from etagere.operations.file.tree import (
     guard_entry,
     guard_place,
     guard_tree,
+    is_shown,
     keep_link,
     keep_state,
     put_entry,
@@ -55,6 +56,7 @@ def rename_entry(txn: WriteTxn, command: RenameEntry) -> Entry:
     keep_link(txn, source)
     if source.key != destination.key:
         remove_entry(txn, source)
+        entry = replace(entry, former_places=_former_places(source, old))
     if isinstance(entry.node, FileNode) and entry.node.links:
         put_link(txn, destination, entry.id)
     return put_entry(txn, destination, entry)
@@ -70,6 +72,20 @@ def _find_source(txn: WriteTxn, source: Place, destination: Place, command: Rena
         raise Refused(Refusal("InvalidInput"))
     abort_if(check_lease(txn, old, command.source_lease_id))
     return old
+
+
+def _former_places(source: Place, old: Entry) -> tuple[FormerPlace, ...]:
+    """Returns the places in which snapshots show a file, with the one that it leaves now."""
+    if not isinstance(old.node, FileNode):
+        return ()
+    share = source.tree.share
+    leaving = FormerPlace(share.generation, source.directory_id, source.name)
+    kept, arrived = [], 0
+    for place in (*old.former_places, leaving):
+        if is_shown(share.snapshot_generations, arrived, place.left):
+            kept.append(place)
+        arrived = place.left
+    return tuple(kept)
 
 
 def _with_type(node: Node, content_type: str | None) -> Node:

@@ -8,6 +8,7 @@ from etagere.config import MIB
 from etagere.model.bodies import Body
 from etagere.model.files import ClearRange, GetEntry, ListRanges, OpenFile, PutRange
 from etagere.protocol.file import decode
+from etagere.protocol.file.decode_entries import FILE_BYTES_MAX
 from etagere.protocol.http.ranges import Range, parse_range
 from etagere.protocol.rest import leases
 from etagere.protocol.rest.exchange import Exchange
@@ -88,6 +89,14 @@ def clear_range(exchange: Exchange, child_id: bytes) -> ClearRange:
 def open_file(exchange: Exchange, asked: Range | None) -> OpenFile:
     first, last = (None, None) if asked is None else asked
     return OpenFile(_get_file(exchange), first, last)
+
+
+def span_to_read(asked: Range | None) -> tuple[int, int]:
+    """Returns the bytes that a range names, whatever the length of the file; the end is
+    exclusive."""
+    if asked is None:
+        return 0, FILE_BYTES_MAX
+    return asked.start, FILE_BYTES_MAX if asked.end is None else asked.end + 1
 
 
 def list_ranges(exchange: Exchange) -> ListRanges:

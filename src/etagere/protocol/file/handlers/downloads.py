@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from etagere.bodies.store import BodyReader
+from etagere.model.files import EntryPath
 from etagere.operations.file import ranges
 from etagere.protocol.file import decode_ranges, encode
 from etagere.protocol.file.dependencies import FileDependencies
@@ -15,6 +16,7 @@ from etagere.protocol.rest.downloads import FoundBytes, StoredMd5
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.requests import header_overrides
 from etagere.protocol.rest.responses import Headers
+from etagere.rules.opens import RestAccess
 
 
 async def get_file(exchange: Exchange, deps: FileDependencies) -> Response:
@@ -46,13 +48,18 @@ async def _located(
     """Returns the file and the location of its bytes, which is looked up in a thread if that may
     take long."""
     command = decode_ranges.open_file(exchange, asked)
-    opened = await deps.engine.read(ranges.open_file, replace(command, brief=True))
-    if opened is None:
-        opened = await deps.engine.read_in_thread(
-            ranges.open_file, command, exchange.read_class("open_file")
-        )
-    assert opened is not None
-    return opened
+
+    async def opened(path: EntryPath) -> ranges.OpenedFile:
+        whole = replace(command, ask=replace(command.ask, path=path))
+        found = await deps.engine.read(ranges.open_file, replace(whole, brief=True))
+        if found is None:
+            read_class = exchange.read_class("open_file")
+            found = await deps.engine.read_in_thread(ranges.open_file, whole, read_class)
+        assert found is not None
+        return found
+
+    span = decode_ranges.span_to_read(asked)
+    return await deps.opens.rest(command.ask.path, RestAccess.READ, opened, span=span)
 
 
 _ACCEPT_RANGES: Headers = [(b"Accept-Ranges", b"bytes")]

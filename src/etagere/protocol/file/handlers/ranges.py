@@ -23,6 +23,7 @@ from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.responses import XML, Headers, stamp_headers
 from etagere.protocol.time_slices import run_in_slices
 from etagere.rules.dates import format_instant
+from etagere.rules.opens import RestAccess
 
 _MD5_BYTES_MAX: Final = 256 * KIB
 """The response to a longer range has the CRC64 instead of the MD5, unless the client sent an MD5:
@@ -46,7 +47,12 @@ async def put_range(exchange: Exchange, deps: FileDependencies) -> Response:
     async with deps.store.writer(length, inline=False, md5=wants_md5) as writer:
         body = await uploads.receive(exchange, writer)
         checksums.require_intact(exchange, body, writer.md5 if wants_md5 else None)
-        entry = await deps.engine.write(ranges.put_range, replace(command, body=body))
+        received = replace(command, body=body)
+        entry = await deps.opens.rest(
+            command.path,
+            RestAccess.WRITE,
+            lambda path: deps.engine.write(ranges.put_range, replace(received, path=path)),
+        )
     headers = range_headers(exchange, entry)
     if wants_md5:
         headers.append(checksums.md5_header(writer.md5))
@@ -62,7 +68,11 @@ async def _clear_range(exchange: Exchange, deps: FileDependencies) -> Response:
         # There are no bytes for the checksum.
         raise Refused(Refusal("UnsupportedHeader", {"HeaderName": "Content-MD5"}))
     command = decode_ranges.clear_range(exchange, new_id())
-    entry = await deps.engine.write(ranges.clear_range, command)
+    entry = await deps.opens.rest(
+        command.path,
+        RestAccess.WRITE,
+        lambda path: deps.engine.write(ranges.clear_range, replace(command, path=path)),
+    )
     return Response(201, range_headers(exchange, entry))
 
 
@@ -77,8 +87,14 @@ def range_headers(exchange: Exchange, entry: Entry) -> Headers:
 
 async def list_ranges(exchange: Exchange, deps: FileDependencies) -> Response:
     command = decode_ranges.list_ranges(exchange)
-    listed = await deps.engine.read_in_thread(
-        ranges.list_ranges, command, exchange.read_class("list_ranges")
+    listed = await deps.opens.rest(
+        command.ask.path,
+        RestAccess.READ,
+        lambda path: deps.engine.read_in_thread(
+            ranges.list_ranges,
+            replace(command, ask=replace(command.ask, path=path)),
+            exchange.read_class("list_ranges"),
+        ),
     )
     paged = exchange.version >= decode_ranges.RANGES_PAGED_SINCE
     if listed.following is not None and not paged:
