@@ -50,9 +50,7 @@ async def measure(settings: Settings) -> AsyncIterator[Round]:
         for number in range(settings.rounds):
             told: Round = {}
             for side in sides[:: -1 if number % 2 else 1]:
-                told |= _large(side, data) | _small(
-                    side, small, 0.1 if settings.quick else _SECONDS
-                )
+                told |= _large(side, data) | _small(side, small, seconds)
             yield told | _ratios(told)
         yield {"files.memory": blobs.peak_mebibytes()}
 

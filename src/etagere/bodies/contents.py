@@ -361,7 +361,7 @@ def segments_of(plan: Plan) -> set[int]:
 def locate(txn: ReadTxn, content: Content, start: int = 0, length: int | None = None) -> Plan:
     """Returns the plan of a range of a content. It stays valid for readers that were pinned before
     the transaction began."""
-    length = min(content.length - start, content.length if length is None else length)
+    length = _located_length(content, start, length)
     if length <= 0 or isinstance(content, Empty):
         return b""
     if isinstance(content, Inline):
@@ -372,24 +372,44 @@ def locate(txn: ReadTxn, content: Content, start: int = 0, length: int | None = 
             return (DamagedRange(f"the bytes of inline content {content.id.hex()}", length),)
         return stored.data[start : start + length]
     if isinstance(content, Pieces):
-        pieces: Iterable[Piece | Hole | bytes | DamagedRange] = content.pieces
-    elif isinstance(content, Chunked):
+        return _plan(txn, content.pieces, start, length)
+    if isinstance(content, Chunked):
         start, pieces = _pieces_from(txn, content, start)
-    else:
-        pieces, start = _pieces_and_holes(txn, content, start, start + length), 0
+        return _plan(txn, pieces, start, length)
+    parts = maps.parts(txn, content, start, start + length)
+    return _plan(txn, _pieces_and_holes(content, parts), 0, length)
+
+
+def locate_soon(
+    txn: ReadTxn, content: Content, start: int = 0, length: int | None = None
+) -> Plan | None:
+    """Does the same, but returns None if it would take long."""
+    if isinstance(content, Chunked):
+        is_long = len(_block_list(txn, content).chunks) > _LONG_CHUNKS
+        return None if is_long else locate(txn, content, start, length)
+    if not isinstance(content, Mapped):
+        return locate(txn, content, start, length)
+    length = _located_length(content, start, length)
+    if length <= 0:
+        return b""
+    end = start + length
+    if min(content.inline_bytes, end - max(start, content.folded)) > _LONG_INLINE_BYTES:
+        return None
+    parts = list(islice(maps.parts(txn, content, start, end), _LONG_PARTS + 1))
+    if len(parts) > _LONG_PARTS:
+        return None
+    return _plan(txn, _pieces_and_holes(content, parts), 0, length)
+
+
+def _located_length(content: Content, start: int, length: int | None) -> int:
+    return min(content.length - start, content.length if length is None else length)
+
+
+def _plan(
+    txn: ReadTxn, pieces: Iterable[Piece | Hole | bytes | DamagedRange], start: int, length: int
+) -> Plan:
     plan = tuple(_segment_ranges(txn, pieces, start, length))
     return plan[0] if len(plan) == 1 and isinstance(plan[0], bytes) else plan
-
-
-def is_long(txn: ReadTxn, content: Content, start: int = 0, length: int | None = None) -> bool:
-    """Returns whether it takes long to locate a range of a content."""
-    if isinstance(content, Mapped):
-        end = content.length if length is None else start + length
-        if min(content.inline_bytes, end - max(start, content.folded)) > _LONG_INLINE_BYTES:
-            return True
-        parts = maps.parts(txn, content, start, end)
-        return next(islice(parts, _LONG_PARTS, None), None) is not None
-    return isinstance(content, Chunked) and len(_block_list(txn, content).chunks) > _LONG_CHUNKS
 
 
 def blocks_of(txn: ReadTxn | WriteTxn, content: Chunked) -> Iterator[Block]:
@@ -421,12 +441,12 @@ def _pieces_from(txn: ReadTxn, content: Chunked, start: int) -> tuple[int, Itera
 
 
 def _pieces_and_holes(
-    txn: ReadTxn, content: Mapped, start: int, end: int
+    content: Mapped, parts: Iterable[maps.MapPart]
 ) -> Iterator[Piece | Hole | bytes | DamagedRange]:
     """Yields the parts of a map, with adjacent holes joined, and adjacent inline bytes."""
     hole = 0
     inline: list[bytes] = []
-    for part in maps.parts(txn, content, start, end):
+    for part in parts:
         if part.start == part.end:
             continue
         if hole and part.piece is not None:

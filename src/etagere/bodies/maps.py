@@ -273,11 +273,13 @@ def current_rows(
     txn: ReadTxn | WriteTxn, map_id: bytes, start: int, end: int
 ) -> Iterator[IntervalRow]:
     """Yields the intervals of the newest generation between two offsets, in order."""
-    span = Span(INTERVALS.pack((map_id, 0)), INTERVALS.pack((map_id, start)))
-    for (_, offset), found in txn.scan(INTERVALS, span, 1, reverse=True):
-        if offset + found.length > start:
-            yield IntervalRow(offset, found.born, found.length, found.piece, None, found.crc)
-    span = Span(span.stop, INTERVALS.pack((map_id, end)))
+    first = INTERVALS.pack((map_id, start))
+    if start:
+        span = Span(INTERVALS.pack((map_id, 0)), first)
+        for (_, offset), found in txn.scan(INTERVALS, span, 1, reverse=True):
+            if offset + found.length > start:
+                yield IntervalRow(offset, found.born, found.length, found.piece, None, found.crc)
+    span = Span(first, INTERVALS.pack((map_id, end)))
     limit = _ROWS_PER_FIRST_SCAN
     while True:
         rows = txn.scan(INTERVALS, span, limit)

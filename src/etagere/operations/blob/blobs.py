@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from etagere.bodies import intervals
-from etagere.bodies.contents import Plan, adopt_body, is_long, locate, release
+from etagere.bodies.contents import Plan, adopt_body, locate, locate_soon, release
 from etagere.engine.interface import (
     ReadTxn,
     Refused,
@@ -159,9 +159,10 @@ def open_found(txn: ReadTxn, command: OpenBlob, result: BlobResult) -> OpenedBlo
             raise Refused(Refusal("InvalidRange", {"ContentLength": total}))
         start = command.first
         end = total if command.last is None else min(command.last + 1, total)
-    if command.brief and is_long(txn, result.blob.content, start, end - start):
+    find = locate_soon if command.brief else locate
+    plan = find(txn, result.blob.content, start, end - start)
+    if plan is None:
         return None
-    plan = locate(txn, result.blob.content, start, end - start)
     is_read_to_record = (
         command.tracks_access
         and command.ask.ref.is_current

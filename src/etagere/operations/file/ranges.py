@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from etagere.bodies import intervals
-from etagere.bodies.contents import Plan, is_long, locate
+from etagere.bodies.contents import Plan, locate, locate_soon
 from etagere.engine.interface import ReadTxn, Refused, WriteTxn, operation
 from etagere.errors import Refusal
 from etagere.model.bodies import Content, Mapped
@@ -104,9 +104,10 @@ def open_file(txn: ReadTxn, command: OpenFile) -> OpenedFile | None:
     result = get_file_or_directory(txn, command.ask)
     file = file_node(result.entry)
     start, end = _span(command.first, command.last, file.content.length)
-    if command.brief and is_long(txn, file.content, start, end - start):
+    find = locate_soon if command.brief else locate
+    plan = find(txn, file.content, start, end - start)
+    if plan is None:
         return None
-    plan = locate(txn, file.content, start, end - start)
     return OpenedFile(result, file, start, end - start, plan, command.first is not None)
 
 
