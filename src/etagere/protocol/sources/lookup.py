@@ -1,0 +1,189 @@
+"""Looking up sources in this store: one class per service.
+
+Access is checked as for a request of the caller with nothing but the URL of the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from etagere.auth.permissions import (
+    READ_BLOB,
+    READ_FILE,
+    Permit,
+    Public,
+    authorize,
+    refuse_anonymous,
+)
+from etagere.auth.principal import Anonymous, Principal
+from etagere.engine.interface import C, Engine, ReadTxn, Refused, T, unwrap
+from etagere.errors import Refusal
+from etagere.model.blobs import GetBlob, OpenBlob
+from etagere.model.files import EntryPath, GetEntry, OpenFile
+from etagere.model.sources import SourceBlob, SourceFile, StoredSource
+from etagere.operations.blob import blobs
+from etagere.operations.file import entries, ranges
+from etagere.protocol.blob import decode as blob_decode
+from etagere.protocol.blob.permitted import read_permitted
+from etagere.protocol.file import decode as file_decode
+from etagere.protocol.http.ranges import Range
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.sources.local import OpenedRange, StoredObject
+
+Check = Callable[[StoredObject], None]
+"""Refuses a source that does not meet the conditions of the request, or cannot be copied."""
+
+
+class FoundSource(NamedTuple):
+    """A source, and its range if it is to be read."""
+
+    found: StoredSource
+    stored: StoredObject
+    opened: OpenedRange | None = None
+
+
+class Lookup(Protocol):
+    """A source that the caller may read."""
+
+    async def find(self, check: Check) -> FoundSource:
+        """Finds the source quickly, without its bytes."""
+        ...
+
+    async def open(self, check: Check, asked: Range | None) -> FoundSource:
+        """Finds the source and a range of its bytes, or all of them."""
+        ...
+
+
+def _limits(asked: Range | None) -> tuple[int | None, int | None]:
+    return (None, None) if asked is None else (asked.start, asked.end)
+
+
+# Blobs
+
+
+class BlobLookup:
+    """A blob, or a snapshot of one, that the caller may read."""
+
+    def __init__(self, engine: Engine, exchange: Exchange, permit: Permit, ask: GetBlob) -> None:
+        self._engine = engine
+        self._exchange = exchange
+        self._permit = permit
+        self._ask = ask
+
+    async def find(self, check: Check) -> FoundSource:
+        blob = (await self._read(blobs.get_blob, self._ask)).blob
+        check(blob)
+        return FoundSource(self._found(blob.stamp), blob)
+
+    async def open(self, check: Check, asked: Range | None) -> FoundSource:
+        for brief in (True, False):
+            command = OpenBlob(self._ask, *_limits(asked), brief)
+            opened = await self._read(_open_blob, (command, check), in_thread=not brief)
+            if opened is not None:
+                blob = opened.result.blob
+                return FoundSource(self._found(blob.stamp), blob, opened)
+        raise RuntimeError("what may take long is not given up")
+
+    def _found(self, stamp: int) -> SourceBlob:
+        return SourceBlob(self._ask.blob, self._ask.snapshot, stamp)
+
+    async def _read(
+        self, operation: Callable[[ReadTxn, C], T], command: C, *, in_thread: bool = False
+    ) -> T:
+        exchange = self._exchange
+        read_class = exchange.read_class(operation.__name__) if in_thread else None
+        return await read_permitted(
+            self._engine,
+            self._permit,
+            exchange.version,
+            operation,
+            command,
+            self._ask.blob.container,
+            read_class=read_class,
+        )
+
+
+def _open_blob(txn: ReadTxn, asked: tuple[OpenBlob, Check]) -> blobs.OpenedBlob | None:
+    """Opens a blob; conditions are checked before the range, as in any read."""
+    command, check = asked
+    result = blobs.get_blob(txn, command.ask)
+    check(result.blob)
+    return blobs.open_found(txn, command, result)
+
+
+def authorize_blob(
+    engine: Engine, exchange: Exchange, asking: Exchange, principal: Principal, needs_tags: bool
+) -> Lookup:
+    """Authorizes the read of a blob. `asking` is the request that the caller could have sent."""
+    if asking.parameter("versionid") is not None:
+        raise Refused(Refusal("UnsupportedQueryParameter"))
+    name, snapshot = blob_decode.blob_name(asking), blob_decode.snapshot(asking)
+    permit = unwrap(
+        authorize(
+            principal,
+            "blob",
+            READ_BLOB,
+            f"{name.container.name}/{name.name}",
+            extra_letters="t" if needs_tags else "",
+            version=exchange.version,
+        )
+    )
+    if needs_tags and permit.public is not Public.NOTHING:
+        # Public access includes blobs, but not their tags.
+        raise Refused(refuse_anonymous(exchange.version))
+    return BlobLookup(engine, exchange, permit, GetBlob(name, snapshot=snapshot))
+
+
+# Files
+
+
+class FileLookup:
+    """A file, in a share or a snapshot of it, that the caller may read."""
+
+    def __init__(self, engine: Engine, exchange: Exchange, path: EntryPath) -> None:
+        self._engine = engine
+        self._exchange = exchange
+        self._ask = GetEntry(path)
+
+    async def find(self, check: Check) -> FoundSource:
+        entry = (await self._engine.read(entries.get_file, self._ask)).entry
+        check(entry)
+        return FoundSource(SourceFile(self._ask.path, entry.stamp), entry)
+
+    async def open(self, check: Check, asked: Range | None) -> FoundSource:
+        command = OpenFile(self._ask, *_limits(asked), brief=True)
+        opened = await self._engine.read(_open_file, (command, check))
+        if opened is None:
+            command = OpenFile(self._ask, *_limits(asked))
+            read_class = self._exchange.read_class(_open_file.__name__)
+            opened = await self._engine.read_in_thread(
+                _open_file, (command, check), read_class=read_class
+            )
+        assert opened is not None, "what may take long was not given up"
+        entry = opened.result.entry
+        return FoundSource(SourceFile(self._ask.path, entry.stamp), entry, opened)
+
+
+def _open_file(txn: ReadTxn, asked: tuple[OpenFile, Check]) -> ranges.OpenedFile | None:
+    """Opens a file; conditions are checked before the range, as in any read."""
+    command, check = asked
+    check(entries.get_file(txn, command.ask).entry)
+    return ranges.open_file(txn, command)
+
+
+def authorize_file(
+    engine: Engine, exchange: Exchange, asking: Exchange, principal: Principal
+) -> Lookup:
+    """Authorizes the read of a file. `asking` is the request that the caller could have sent."""
+    share, path = asking.request.resource
+    allow_trailing_dot = file_decode.switch(exchange, "x-ms-source-allow-trailing-dot")
+    components = file_decode.components_of(path, allow_trailing_dot=allow_trailing_dot)
+    ref = file_decode.share_ref(asking)
+    if not components:
+        raise Refused(Refusal("ResourceNotFound"))
+    if isinstance(principal, Anonymous):
+        # Files are never public.
+        raise Refused(Refusal("ResourceNotFound"))
+    unwrap(authorize(principal, "file", READ_FILE, f"{share}/{path}", version=exchange.version))
+    return FileLookup(engine, exchange, EntryPath(ref, components))
