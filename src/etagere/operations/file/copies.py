@@ -12,21 +12,23 @@ from typing import Final
 from msgspec.structs import replace
 
 from etagere.bodies import intervals
-from etagere.bodies.contents import share
+from etagere.bodies.contents import MissingRecord, share
 from etagere.engine.interface import ReadTxn, Refused, WriteTxn, operation
 from etagere.errors import Refusal
 from etagere.model.blobs import Copied, CopyStatus
 from etagere.model.bodies import Body, Content, Empty, Inline, Mapped
 from etagere.model.common import Metadata
 from etagere.model.file_copies import CopyFile, FileDestination, PutFileCopy
-from etagere.model.files import Entry, FileNode, NewEntry
+from etagere.model.files import Entry, FileNode, NewEntry, PutRange
 from etagere.operations.file.changes import (
     check_replaceable,
     file_length,
+    file_node,
     keep_replaced,
     new_entry,
 )
 from etagere.operations.file.permissions import copy_permission
+from etagere.operations.file.ranges import put_range
 from etagere.operations.file.shares import change_usage
 from etagere.operations.file.tree import (
     Place,
@@ -38,7 +40,7 @@ from etagere.operations.file.tree import (
     put_entry,
     release_content,
 )
-from etagere.operations.sources import guard_stored, pieces_of
+from etagere.operations.sources import PIECES_GONE, guard_stored, pieces_of
 from etagere.rules import file_copies as rules
 
 _SHARED_PIECES_MAX: Final = 512
@@ -109,6 +111,15 @@ def check_destination(
     )
 
 
+@operation
+def put_shared_range(txn: WriteTxn, command: PutRange) -> Entry:
+    """Writes pieces that a source holds too. Refuses pieces that are gone."""
+    try:
+        return put_range(txn, command)
+    except MissingRecord:
+        raise Refused(Refusal(PIECES_GONE)) from None
+
+
 # Contents
 
 
@@ -140,6 +151,13 @@ def copy_state(
 ) -> Copied:
     """Returns the copy properties of the destination."""
     return Copied(destination.copy_id, destination.source, status, copied, total, ended)
+
+
+def copied_of(entry: Entry) -> Copied:
+    """Returns the copy properties of the destination of a copy."""
+    copied = file_node(entry).copied
+    assert copied is not None
+    return copied
 
 
 def replace_by_copy(

@@ -6,7 +6,7 @@ Access is checked as for a request of the caller with nothing but the URL of the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from etagere.auth.permissions import (
     READ_BLOB,
@@ -30,6 +30,8 @@ from etagere.protocol.file import decode as file_decode
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.sources.local import OpenedRange, StoredObject
+
+SOURCE_TRAILING_DOT: Final = "x-ms-source-allow-trailing-dot"
 
 Check = Callable[[StoredObject], None]
 """Refuses a source that does not meet the conditions of the request, or cannot be copied."""
@@ -176,14 +178,11 @@ def authorize_file(
     engine: Engine, exchange: Exchange, asking: Exchange, principal: Principal
 ) -> Lookup:
     """Authorizes the read of a file. `asking` is the request that the caller could have sent."""
-    share, path = asking.request.resource
-    allow_trailing_dot = file_decode.switch(exchange, "x-ms-source-allow-trailing-dot")
-    components = file_decode.components_of(path, allow_trailing_dot=allow_trailing_dot)
+    components = file_decode.components(asking, SOURCE_TRAILING_DOT)
     ref = file_decode.share_ref(asking)
-    if not components:
-        raise Refused(Refusal("ResourceNotFound"))
-    if isinstance(principal, Anonymous):
+    if not components or isinstance(principal, Anonymous):
         # Files are never public.
         raise Refused(Refusal("ResourceNotFound"))
-    unwrap(authorize(principal, "file", READ_FILE, f"{share}/{path}", version=exchange.version))
+    target = file_decode.target(asking, SOURCE_TRAILING_DOT)
+    unwrap(authorize(principal, "file", READ_FILE, target, version=exchange.version))
     return FileLookup(engine, exchange, EntryPath(ref, components))

@@ -37,7 +37,12 @@ from etagere.protocol.rest.requests import invalid_header
 from etagere.protocol.sources import addresses, requests
 from etagere.protocol.sources.addresses import SourceAddress
 from etagere.protocol.sources.local import LocalSource, StoredObject
-from etagere.protocol.sources.lookup import Lookup, authorize_blob, authorize_file
+from etagere.protocol.sources.lookup import (
+    SOURCE_TRAILING_DOT,
+    Lookup,
+    authorize_blob,
+    authorize_file,
+)
 from etagere.protocol.sources.remote import UPLOAD_SECONDS_MAX, RemoteSource, too_large
 from etagere.rules import conditions as condition_rules
 from etagere.rules import copies as copy_rules
@@ -74,6 +79,7 @@ COPY_OF_BYTES: Final = COPY._replace(reads=True)
 INCREMENTAL_COPY: Final = SourceUse(is_copy=True, owner_reads=True, reads=False)
 SYNCHRONOUS_COPY: Final = SourceUse(is_copy=True)
 UPLOAD: Final = SourceUse(is_copy=False)
+UPLOAD_TO_FILE: Final = SourceUse(is_copy=False, owner_reads=True)
 
 
 class Sources:
@@ -229,10 +235,11 @@ def _request_for(exchange: Exchange, place: _Place) -> Exchange:
     source = place.address
     # A token for HTTPS only is not valid if the request was sent over HTTP.
     is_encrypted = source.scheme == exchange.request.scheme == "https"
+    trailing_dot = exchange.header(SOURCE_TRAILING_DOT)
     return exchange.nested(
         "GET",
         f"{source.path}?{source.query}",
-        {},
+        {} if trailing_dot is None else {SOURCE_TRAILING_DOT: trailing_dot},
         host=source.authority,
         scheme="https" if is_encrypted else "http",
         service=place.service,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
+from etagere.auth.request import address
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.conditions import NO_CONDITIONS, Conditions
 from etagere.protocol.rest.conditions import conditions_under
 from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.refusals import SOURCE_CODE, UnreadSource
 from etagere.protocol.rest.requests import bad_parameter, invalid_header, required_header
+from etagere.protocol.sources import addresses
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 
@@ -64,3 +68,17 @@ def aborted_copy(exchange: Exchange) -> bytes:
     if parsed is None:
         raise bad_parameter("InvalidQueryParameterValue", "copyid", written)
     return parsed
+
+
+def direct_refusal(exchange: Exchange, refusal: Refusal, codes: Collection[str]) -> Refusal | None:
+    """Returns the refusal for a missing source in the same account, which is like that of a direct
+    request; None for any other. `codes` are the errors of the service for missing objects."""
+    if not isinstance(refusal, UnreadSource) or refusal.status != 404:
+        return None
+    named = addresses.parse(copy_source(exchange))
+    code = str(refusal.facts.get(SOURCE_CODE))
+    if named is None or code not in codes:
+        return None
+    if address(named.authority, named.path).account != exchange.request.account:
+        return None
+    return Refusal(code)

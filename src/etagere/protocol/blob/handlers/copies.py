@@ -7,17 +7,13 @@ synchronous copy.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Final
 
 from msgspec.structs import replace
 
-from etagere.auth.request import address, is_text
 from etagere.engine.interface import Fault, FaultReason, Refused
 from etagere.errors import Refusal
 from etagere.model.blobs import Blob, CopyStatus
-from etagere.model.common import ContentHeaders, Metadata
 from etagere.model.copies import (
     AbortCopy,
     BeginCopy,
@@ -38,9 +34,9 @@ from etagere.protocol.rest import checksums, leases, uploads
 from etagere.protocol.rest.conditions import write_conditions
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.metadata import read_metadata
-from etagere.protocol.rest.refusals import UnreadSource, unread_source
+from etagere.protocol.rest.refusals import unread_source
 from etagere.protocol.rest.responses import Headers, stamp_headers
-from etagere.protocol.sources import addresses, requests
+from etagere.protocol.sources import requests
 from etagere.protocol.sources.opening import (
     COPY,
     COPY_OF_BYTES,
@@ -52,7 +48,6 @@ from etagere.protocol.sources.opening import (
 from etagere.protocol.sources.remote import RemoteSource
 from etagere.rules.copies import COPY_BYTES_MAX, SYNCHRONOUS_BYTES_MAX
 from etagere.rules.leases import format_lease_id
-from etagere.rules.names import check_metadata
 
 _ATTEMPTS_MAX = 8
 _COPIED_AT_ONCE_BYTES_MAX = 16 << 20
@@ -91,18 +86,19 @@ async def _copy_file(exchange: Exchange, deps: BlobDependencies, asked: Destinat
         await deps.engine.read(copies.precheck_copy, asked)
         async with deps.store.writer(source.length) as writer:
             body = await uploads.receive_source(source.chunks(), writer)
-            command = PutCopy(asked, body, _described(source), _metadata(source))
+            command = PutCopy(asked, body, source.headers, source.metadata)
             return await deps.engine.write(copies.put_copy, command)
 
 
 async def _begin_copy(deps: BlobDependencies, asked: Destination, source: Source) -> Blob:
     """Starts an asynchronous copy, which closes its source."""
     try:
+        _require_bytes(source)
         command = BeginCopy(
             asked,
             source.length or 0,
-            _described(source),
-            _metadata(source),
+            source.headers,
+            source.metadata,
             deps.copying.process,
         )
         # The MD5 of a file is what its client has set.
@@ -154,13 +150,14 @@ async def _fetch_copy(
     source: Source,
     expected: checksums.SourceChecksums,
 ) -> tuple[Blob, int]:
-    headers, metadata = _described(source), _metadata(source)
+    _require_bytes(source)
+    headers = source.headers
     await deps.engine.read(copies.precheck_copy, asked)
     async with deps.store.writer(source.length, md5=True) as writer:
         body = await uploads.receive_source(source.chunks(), writer)
         expected.require(body.crc, writer.md5)
         headers = replace(headers, content_md5=writer.md5)
-        command = PutCopy(asked, body, headers, metadata)
+        command = PutCopy(asked, body, headers, source.metadata)
         blob = await deps.engine.write(copies.put_copy, command)
     return blob, body.crc
 
@@ -220,18 +217,9 @@ def _as_own_tag_refusal(refused: Refused) -> Refused:
 
 
 def _as_direct_refusal(exchange: Exchange, refused: Refused) -> Refused:
-    """Returns the refusal for a missing source in the same account, which is like that of a direct
-    request."""
-    refusal = refused.refusal
-    if not isinstance(refusal, UnreadSource) or refusal.status != 404:
-        return _as_own_tag_refusal(refused)
-    named = addresses.parse(requests.copy_source(exchange))
-    code = str(refusal.facts.get("CopySourceErrorCode"))
-    if named is None or code not in ("BlobNotFound", "ContainerNotFound"):
-        return refused
-    if address(named.authority, named.path).account != exchange.request.account:
-        return refused
-    return Refused(Refusal(code))
+    codes = ("BlobNotFound", "ContainerNotFound")
+    direct = requests.direct_refusal(exchange, refused.refusal, codes)
+    return _as_own_tag_refusal(refused) if direct is None else Refused(direct)
 
 
 _ENCRYPTION_SINCE: Final = "2021-06-08"
@@ -255,31 +243,17 @@ def _accepted(
     return Response(202, headers + (received or []))
 
 
-# Properties of sources whose bytes are read
+# Sources whose bytes are read
 
 
-def _described(source: Source) -> ContentHeaders:
+def _require_bytes(source: Source) -> None:
+    """Refuses a remote source that is not a block blob: the bytes do not show which pages exist, or
+    where blocks end."""
     if isinstance(source, LocalSource):
-        return source.headers
+        return
     kind = source.fields.get("x-ms-blob-type", "BlockBlob")
     if kind != "BlockBlob":
-        # The bytes do not show which pages exist, or where blocks end.
         raise Refused(Refusal("InvalidSourceBlobType", {"Source": kind[:20]}))
-    try:
-        md5 = base64.b64decode(source.fields.get("content-md5", ""), validate=True)
-    except (binascii.Error, ValueError):
-        md5 = b""
-    return replace(source.headers, content_md5=md5 if len(md5) == _MD5_BYTES else None)
-
-
-_MD5_BYTES = 16
-
-
-def _metadata(source: Source) -> Metadata:
-    """Returns the metadata of a source, or none if a blob could not have it."""
-    pairs = source.metadata
-    is_valid = all(is_text(name) and is_text(value) for name, value in pairs)
-    return pairs if is_valid and check_metadata(pairs) is None else ()
 
 
 # Checksums
