@@ -19,7 +19,8 @@ SERVICES = ("file",)
 def assemble(base: Base) -> Assembly:
     """Returns the service. The other front ends run the jobs that maintain the store."""
     engine, store, settings = base.engine, base.store, base.settings
-    sources = Sources(engine, store, base.authenticator, settings.copy_sources, base.ports)
+    opens = OpenTable(engine)
+    sources = Sources(engine, store, base.authenticator, settings.copy_sources, base.ports, opens)
     copying = Copying(engine, store, base.coordinator, FILE_COPIES)
     service = FileService(
         engine,
@@ -28,7 +29,7 @@ def assemble(base: Base) -> Assembly:
         base.share,
         store=store,
         settings=settings,
-        opens=OpenTable(engine),
+        opens=opens,
         sources=sources,
         copying=copying,
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
+
+from msgspec.structs import replace
 
 from etagere.model.base import Command, Part, Record, Result
 from etagere.model.bodies import Body
@@ -64,26 +66,33 @@ class FileDestination(Part, frozen=True):
     copies_mode: bool = False
 
 
-class CopyFile(Command, frozen=True):
-    """Copy a blob or file of this store, sharing its bytes."""
+class _ToFile(Command, frozen=True):
+    """A command that creates or replaces the destination of a copy."""
 
     destination: FileDestination
+
+    def at(self, path: EntryPath) -> Self:
+        """Returns the command with another form of the path of its destination."""
+        return replace(self, destination=replace(self.destination, path=path))
+
+
+class CopyFile(_ToFile, frozen=True):
+    """Copy a blob or file of this store, sharing its bytes."""
+
     source: SourceBlob | SourceFile
 
 
-class PutFileCopy(Command, frozen=True):
+class PutFileCopy(_ToFile, frozen=True):
     """Create a file from bytes that were read from a source."""
 
-    destination: FileDestination
     body: Body
     headers: ContentHeaders
     metadata: Metadata
 
 
-class BeginFileCopy(Command, frozen=True):
+class BeginFileCopy(_ToFile, frozen=True):
     """Create the destination of a copy whose source is read later."""
 
-    destination: FileDestination
     total: int
     headers: ContentHeaders
     metadata: Metadata

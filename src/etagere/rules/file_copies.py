@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from etagere.errors import Refusal
 from etagere.model.blobs import CopyStatus
 from etagere.model.common import Metadata
@@ -18,9 +16,6 @@ from etagere.model.files import (
     PosixOwner,
 )
 from etagere.rules.file_attributes import FileAttributes
-
-FILE_BYTES_MAX: Final = 4 << 40
-"""The maximum length of a file."""
 
 
 def is_pending(file: FileNode) -> bool:

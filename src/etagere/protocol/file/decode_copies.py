@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from etagere.model.file_copies import CopyTimes, FileDestination, FromSource
-from etagere.model.files import NewPermission
+from etagere.model.files import NewPermission, PosixChange
 from etagere.model.ids import new_id
-from etagere.protocol.file import decode, decode_permissions
+from etagere.protocol.file import decode, decode_entries, decode_permissions
 from etagere.protocol.rest import checksums, leases
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.metadata import read_metadata
 from etagere.protocol.rest.requests import invalid_header
-from etagere.rules.dates import parse_instant
-from etagere.rules.file_attributes import parse_attributes
 
 _ATTRIBUTES: Final = "x-ms-file-attributes"
 _CREATION_TIME: Final = "x-ms-file-creation-time"
@@ -56,6 +54,9 @@ def destination(exchange: Exchange) -> FileDestination:
         _attributes(exchange),
         decode.switch(exchange, "x-ms-file-copy-set-archive"),
         _permission(exchange),
+        _posix(exchange),
+        _copies(exchange, _OWNER_MODE),
+        _copies(exchange, _MODE_MODE),
     )
 
 
@@ -75,25 +76,15 @@ def _ignores_read_only(exchange: Exchange) -> bool:
 
 def _time(exchange: Exchange, name: str, default: str) -> int | FromSource | None:
     """Returns a time; None: that of the copy."""
-    written = exchange.header(name) or default
-    if written.lower() == "source":
+    if (exchange.header(name) or default).lower() == "source":
         return "source"
-    if written.lower() == "now":
-        return None
-    parsed = parse_instant(written)
-    if parsed is None:
-        raise invalid_header(name, written)
-    return parsed
+    return decode_entries.time_of(exchange, name)
 
 
 def _attributes(exchange: Exchange) -> int | FromSource:
-    written = exchange.header(_ATTRIBUTES) or "none"
-    if written.lower() == "source":
+    if (exchange.header(_ATTRIBUTES) or "").lower() == "source":
         return "source"
-    found = parse_attributes(written)
-    if found is None:
-        raise invalid_header(_ATTRIBUTES, written)
-    return int(found)
+    return int(decode_entries.attributes(exchange) or 0)
 
 
 def _permission(exchange: Exchange) -> int | NewPermission | FromSource | None:
@@ -103,6 +94,15 @@ def _permission(exchange: Exchange) -> int | NewPermission | FromSource | None:
     if given is not None:
         raise invalid_header(_PERMISSION_MODE, "source")
     return "source"
+
+
+def _posix(exchange: Exchange) -> PosixChange:
+    given = decode_entries.posix(exchange)
+    if given.mode is not None and _copies(exchange, _MODE_MODE):
+        raise invalid_header(_MODE_MODE, "source")
+    if (given.owner or given.group) and _copies(exchange, _OWNER_MODE):
+        raise invalid_header(_OWNER_MODE, "source")
+    return given
 
 
 def _copies(exchange: Exchange, name: str) -> bool:

@@ -5,8 +5,10 @@ Access is checked as for a request of the caller with nothing but the URL of the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Protocol
+
+from msgspec.structs import replace
 
 from etagere.auth.permissions import (
     READ_BLOB,
@@ -20,8 +22,9 @@ from etagere.auth.principal import Anonymous, Principal
 from etagere.engine.interface import C, Engine, ReadTxn, Refused, T, unwrap
 from etagere.errors import Refusal
 from etagere.model.blobs import GetBlob, OpenBlob
-from etagere.model.files import EntryPath, GetEntry, OpenFile
+from etagere.model.files import Entry, EntryPath, GetEntry, OpenFile
 from etagere.model.sources import SourceBlob, SourceFile, StoredSource
+from etagere.opens.table import OpenTable
 from etagere.operations.blob import blobs
 from etagere.operations.file import entries, ranges
 from etagere.protocol.blob import decode as blob_decode
@@ -30,6 +33,7 @@ from etagere.protocol.file import decode as file_decode
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.sources.local import OpenedRange, StoredObject
+from etagere.rules.opens import RestAccess
 
 SOURCE_TRAILING_DOT: Final = "x-ms-source-allow-trailing-dot"
 
@@ -143,28 +147,47 @@ def authorize_blob(
 class FileLookup:
     """A file, in a share or a snapshot of it, that the caller may read."""
 
-    def __init__(self, engine: Engine, exchange: Exchange, path: EntryPath) -> None:
+    def __init__(
+        self, engine: Engine, opens: OpenTable | None, exchange: Exchange, path: EntryPath
+    ) -> None:
         self._engine = engine
+        self._opens = opens
         self._exchange = exchange
         self._ask = GetEntry(path)
 
     async def find(self, check: Check) -> FoundSource:
-        entry = (await self._engine.read(entries.get_file, self._ask)).entry
+        async def read(path: EntryPath) -> Entry:
+            ask = replace(self._ask, path=path)
+            return (await self._engine.read(entries.get_file, ask)).entry
+
+        entry = await self._read(read)
         check(entry)
         return FoundSource(SourceFile(self._ask.path, entry.stamp), entry)
 
     async def open(self, check: Check, asked: Range | None) -> FoundSource:
-        command = OpenFile(self._ask, *_limits(asked), brief=True)
-        opened = await self._engine.read(_open_file, (command, check))
-        if opened is None:
-            command = OpenFile(self._ask, *_limits(asked))
-            read_class = self._exchange.read_class(_open_file.__name__)
-            opened = await self._engine.read_in_thread(
-                _open_file, (command, check), read_class=read_class
-            )
-        assert opened is not None, "what may take long was not given up"
+        async def read(path: EntryPath) -> ranges.OpenedFile:
+            command = OpenFile(replace(self._ask, path=path), *_limits(asked), brief=True)
+            opened = await self._engine.read(_open_file, (command, check))
+            if opened is None:
+                command = replace(command, brief=False)
+                read_class = self._exchange.read_class(_open_file.__name__)
+                opened = await self._engine.read_in_thread(
+                    _open_file, (command, check), read_class=read_class
+                )
+            assert opened is not None, "what may take long was not given up"
+            return opened
+
+        opened = await self._read(read)
         entry = opened.result.entry
         return FoundSource(SourceFile(self._ask.path, entry.stamp), entry, opened)
+
+    async def _read(self, read: Callable[[EntryPath], Awaitable[T]]) -> T:
+        """Runs a read when the open handles of the file allow it. Only the process that serves
+        files knows them."""
+        path = self._ask.path
+        if self._opens is None:
+            return await read(path)
+        return await self._opens.rest(path, RestAccess.READ, read)
 
 
 def _open_file(txn: ReadTxn, asked: tuple[OpenFile, Check]) -> ranges.OpenedFile | None:
@@ -175,7 +198,11 @@ def _open_file(txn: ReadTxn, asked: tuple[OpenFile, Check]) -> ranges.OpenedFile
 
 
 def authorize_file(
-    engine: Engine, exchange: Exchange, asking: Exchange, principal: Principal
+    engine: Engine,
+    opens: OpenTable | None,
+    exchange: Exchange,
+    asking: Exchange,
+    principal: Principal,
 ) -> Lookup:
     """Authorizes the read of a file. `asking` is the request that the caller could have sent."""
     components = file_decode.components(asking, SOURCE_TRAILING_DOT)
@@ -185,4 +212,4 @@ def authorize_file(
         raise Refused(Refusal("ResourceNotFound"))
     target = file_decode.target(asking, SOURCE_TRAILING_DOT)
     unwrap(authorize(principal, "file", READ_FILE, target, version=exchange.version))
-    return FileLookup(engine, exchange, EntryPath(ref, components))
+    return FileLookup(engine, opens, exchange, EntryPath(ref, components))

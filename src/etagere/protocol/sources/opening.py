@@ -27,6 +27,7 @@ from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
 from etagere.model.blobs import Blob
 from etagere.model.conditions import Conditions
+from etagere.opens.table import OpenTable
 from etagere.operations.file.changes import file_node
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.rest.authentication import Authenticator
@@ -92,14 +93,16 @@ class Sources:
         authenticator: Authenticator,
         allowed: tuple[CopySource, ...],
         ports: Mapping[str, int],
+        opens: OpenTable | None = None,
     ) -> None:
         """`allowed` are the other servers that may be read; `ports` are those of this server's
-        services, by name."""
+        services, by name. `opens` is the table of open files, in the process that has it."""
         self._engine = engine
         self._store = store
         self._authenticator = authenticator
         self._allowed = allowed
         self._ports = ports
+        self._opens = opens
         self._fetcher = _fetcher() if allowed else None
 
     async def close(self) -> None:
@@ -212,7 +215,7 @@ class Sources:
         ):
             principal = owner
         if place.service == "file":
-            return authorize_file(self._engine, exchange, asking, principal)
+            return authorize_file(self._engine, self._opens, exchange, asking, principal)
         return authorize_blob(self._engine, exchange, asking, principal, needs_tags)
 
 

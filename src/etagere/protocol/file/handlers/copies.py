@@ -6,12 +6,13 @@ with very many pieces. Sources on other servers are read asynchronously.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
-from etagere.engine.interface import Refused
+from etagere.engine.interface import Refused, WriteTxn
 from etagere.errors import Refusal
 from etagere.model.bodies import Body
 from etagere.model.file_copies import (
@@ -27,6 +28,7 @@ from etagere.model.sources import SourceBlob
 from etagere.operations.file import copies, pending_copies, ranges
 from etagere.operations.sources import PIECES_GONE
 from etagere.protocol.file import decode, decode_copies, decode_ranges
+from etagere.protocol.file.decode_entries import FILE_BYTES_MAX
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.file.encode import ENCRYPTED
 from etagere.protocol.file.handlers.ranges import range_headers
@@ -45,8 +47,8 @@ from etagere.protocol.sources.opening import (
 )
 from etagere.protocol.sources.receiving import ReceivedSource, copied_source, shared_source
 from etagere.protocol.sources.remote import RemoteSource, too_large
-from etagere.rules.file_copies import FILE_BYTES_MAX
 from etagere.rules.leases import format_lease_id
+from etagere.rules.opens import RestAccess
 
 _COPIED_AT_ONCE_BYTES_MAX = 16 << 20
 """The bytes of longer sources are copied after the response."""
@@ -69,7 +71,12 @@ async def copy_file(exchange: Exchange, deps: FileDependencies) -> Response:
     async with source:
         if isinstance(source.found, SourceBlob):
             decode_copies.require_file_source(exchange)
-        entry = await deps.engine.write(copies.copy_file, CopyFile(asked, source.found))
+        command = CopyFile(asked, source.found)
+        entry = await deps.opens.rest(
+            asked.path,
+            RestAccess.REPLACE,
+            lambda path: deps.engine.write(copies.copy_file, command.at(path)),
+        )
         if entry is None:
             entry = await _copy_bytes(exchange, deps, asked)
     return _accepted(entry)
@@ -85,7 +92,11 @@ async def _copy_bytes(exchange: Exchange, deps: FileDependencies, asked: FileDes
         async with deps.store.writer(source.length, inline=False) as writer:
             body = await uploads.receive_source(source.chunks(), writer)
             command = PutFileCopy(asked, body, source.headers, source.metadata)
-            return await deps.engine.write(copies.put_file_copy, command)
+            return await deps.opens.rest(
+                asked.path,
+                RestAccess.REPLACE,
+                lambda path: deps.engine.write(copies.put_file_copy, command.at(path)),
+            )
 
 
 async def _begin_copy(
@@ -104,7 +115,11 @@ async def _begin_copy(
         # The MD5 of a blob of this store is what its client has set.
         md5 = command.headers.content_md5 if isinstance(source, RemoteSource) else None
         with deps.copying.reserve(asked.copy_id):
-            begun = await deps.engine.write(pending_copies.begin_file_copy, command)
+            begun = await deps.opens.rest(
+                asked.path,
+                RestAccess.REPLACE,
+                lambda path: deps.engine.write(pending_copies.begin_file_copy, command.at(path)),
+            )
             deps.copying.start(begun.copy_ref, source, md5)
     except BaseException:
         await source.close()
@@ -115,7 +130,11 @@ async def _begin_copy(
 async def abort_copy_file(exchange: Exchange, deps: FileDependencies) -> Response:
     copy_id = requests.aborted_copy(exchange)
     command = AbortFileCopy(decode.path_to_change(exchange), copy_id, leases.lease_id(exchange))
-    await deps.engine.write(pending_copies.abort_file_copy, command)
+    await deps.opens.rest(
+        command.path,
+        RestAccess.QUERY,
+        lambda path: deps.engine.write(pending_copies.abort_file_copy, replace(command, path=path)),
+    )
     deps.copying.cancel(copy_id)
     return Response(204)
 
@@ -171,7 +190,7 @@ async def _put_range(
     if shared is not None:
         whole = replace(command, body=shared.body, borrowed=True)
         try:
-            return shared, await deps.engine.write(copies.put_shared_range, whole)
+            return shared, await _write(deps, copies.put_shared_range, whole)
         except Refused as refused:
             if refused.refusal.code != PIECES_GONE:
                 raise
@@ -179,4 +198,14 @@ async def _put_range(
         if received.body.length != command.body.length:
             raise Refused(Refusal("InvalidRange", {"ContentLength": received.body.length}))
         whole = replace(command, body=received.body)
-        return received, await deps.engine.write(ranges.put_range, whole)
+        return received, await _write(deps, ranges.put_range, whole)
+
+
+async def _write(
+    deps: FileDependencies, operation: Callable[[WriteTxn, PutRange], Entry], command: PutRange
+) -> Entry:
+    return await deps.opens.rest(
+        command.path,
+        RestAccess.WRITE,
+        lambda path: deps.engine.write(operation, replace(command, path=path)),
+    )
