@@ -6,22 +6,33 @@ common.
 
 from __future__ import annotations
 
-from etagere.front.process import Assembly, Base
+from etagere.front.process import JOB_PAUSE_SECONDS, Assembly, Base
+from etagere.jobs.copying import FILE_COPIES, Copying
+from etagere.jobs.supervision import Job
 from etagere.opens.table import OpenTable
 from etagere.protocol.file.service import FileService
+from etagere.protocol.sources.opening import Sources
 
 SERVICES = ("file",)
 
 
 def assemble(base: Base) -> Assembly:
     """Returns the service. The other front ends run the jobs that maintain the store."""
+    engine, store, settings = base.engine, base.store, base.settings
+    opens = OpenTable(engine)
+    sources = Sources(engine, store, base.authenticator, settings.copy_sources, base.ports, opens)
+    copying = Copying(engine, store, base.coordinator, FILE_COPIES)
     service = FileService(
-        base.engine,
+        engine,
         base.authenticator,
         base.access_log,
         base.share,
-        store=base.store,
-        settings=base.settings,
-        opens=OpenTable(base.engine),
+        store=store,
+        settings=settings,
+        opens=opens,
+        sources=sources,
+        copying=copying,
     )
-    return Assembly((service,), ())
+    jobs = [Job("ending copies", copying.fail_abandoned, JOB_PAUSE_SECONDS)]
+    closing = [("end copies", copying.close), ("close sources", sources.close)]
+    return Assembly((service,), jobs, closing)

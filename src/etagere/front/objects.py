@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from etagere.bodies.collector import Collector
 from etagere.front.process import JOB_PAUSE_SECONDS, Assembly, Base
-from etagere.jobs.copying import Copying
+from etagere.jobs.copying import BLOB_COPIES, Copying
 from etagere.jobs.folding import JOBS as FOLDING_JOBS
 from etagere.jobs.folding import Folding
 from etagere.jobs.indexing import DROP_UNUSED_SECONDS, STORE_USES_SECONDS, Indexing
@@ -12,8 +12,8 @@ from etagere.jobs.purging import purge
 from etagere.jobs.read_recording import PAUSE_SECONDS, ReadRecording
 from etagere.jobs.supervision import Job
 from etagere.protocol.blob.service import BlobService
-from etagere.protocol.blob.sources import Sources
 from etagere.protocol.queue.service import QueueService
+from etagere.protocol.sources.opening import Sources
 from etagere.protocol.table.service import TableService
 
 SERVICES = ("blob", "queue", "table")
@@ -24,8 +24,8 @@ def assemble(base: Base) -> Assembly:
     engine, store, settings = base.engine, base.store, base.settings
     common = engine, base.authenticator, base.access_log
     collector = Collector(base.directory, engine, store, base.config)
-    sources = Sources(engine, store, base.authenticator, settings.copy_sources, base.ports["blob"])
-    copying = Copying(engine, store, base.coordinator)
+    sources = Sources(engine, store, base.authenticator, settings.copy_sources, base.ports)
+    copying = Copying(engine, store, base.coordinator, BLOB_COPIES)
     folding = Folding(engine, store)
     indexing = Indexing(engine)
     read_recording = ReadRecording(engine) if settings.last_access_time_tracking else None

@@ -9,16 +9,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol
 
 from etagere.bodies.store import BodyStore, BodyWriter
 from etagere.coordination.interface import Coordinator
-from etagere.engine.interface import Engine, Fault, FaultReason, Refused, Unknown
+from etagere.engine.interface import (
+    Engine,
+    Fault,
+    FaultReason,
+    ReadTxn,
+    Refused,
+    Unknown,
+    WriteTxn,
+)
 from etagere.errors import Refusal
-from etagere.model.copies import CopyRef, FailCopy, FinishCopy, RecordProgress
+from etagere.model.copies import CopyRef, FailCopy, FinishCopy, RecordProgress, Ref
+from etagere.model.file_copies import FileCopyRef
 from etagere.operations.blob import pending_copies
+from etagere.operations.file import pending_copies as pending_file_copies
 
 logger = logging.getLogger(__name__)
 
@@ -37,17 +48,54 @@ _DIFFERS: Final = "500 Md5Mismatch What was read is not what the source announce
 class CopySource(Protocol):
     """The source of a copy."""
 
-    length: int | None
+    @property
+    def length(self) -> int | None: ...
 
     def chunks(self) -> AsyncIterator[bytes]: ...
 
     async def close(self) -> None: ...
 
 
-class Copying:
-    """The copies that this process runs."""
+@dataclass(frozen=True)
+class PendingCopies(Generic[Ref]):
+    """The operations on the pending copies of a service."""
 
-    def __init__(self, engine: Engine, store: BodyStore, coordinator: Coordinator) -> None:
+    record_progress: Callable[[WriteTxn, RecordProgress[Ref]], bool]
+    finish: Callable[[WriteTxn, FinishCopy[Ref]], bool]
+    fail: Callable[[WriteTxn, FailCopy[Ref]], bool]
+    find: Callable[[ReadTxn, Ref | None], list[tuple[Ref, bytes]]]
+    """Returns some after a given one, each with the process that runs it."""
+    inline: bool
+    """Whether small bodies may be stored in the ledger."""
+
+
+BLOB_COPIES: Final = PendingCopies[CopyRef](
+    pending_copies.record_progress,
+    pending_copies.finish_copy,
+    pending_copies.fail_copy,
+    pending_copies.pending_copies,
+    inline=True,
+)
+FILE_COPIES: Final = PendingCopies[FileCopyRef](
+    pending_file_copies.record_file_progress,
+    pending_file_copies.finish_file_copy,
+    pending_file_copies.fail_file_copy,
+    pending_file_copies.pending_file_copies,
+    inline=False,
+)
+
+
+class Copying(Generic[Ref]):
+    """The copies to the objects of one service that this process runs."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: BodyStore,
+        coordinator: Coordinator,
+        pending: PendingCopies[Ref],
+    ) -> None:
+        self._pending = pending
         self._engine = engine
         self._store = store
         self._coordinator = coordinator
@@ -70,12 +118,13 @@ class Copying:
         finally:
             self._reserved.discard(copy_id)
 
-    def start(self, copy_ref: CopyRef, source: CopySource, md5: bytes | None) -> None:
+    def start(self, copy_ref: Ref, source: CopySource, md5: bytes | None) -> None:
         """Starts to read the source to its end, and closes it. `md5` is the MD5 that the source has
         announced."""
+        copy_id = copy_ref.copy_id
         task = asyncio.create_task(self._run(copy_ref, source, md5))
-        self._running[copy_ref.copy_id] = task
-        task.add_done_callback(lambda _: self._running.pop(copy_ref.copy_id, None))
+        self._running[copy_id] = task
+        task.add_done_callback(lambda _: self._running.pop(copy_id, None))
 
     def cancel(self, copy_id: bytes) -> None:
         """Cancels a copy that was aborted. If another process runs it, that process will notice
@@ -90,7 +139,7 @@ class Copying:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, copy_ref: CopyRef, source: CopySource, md5: bytes | None) -> None:
+    async def _run(self, copy_ref: Ref, source: CopySource, md5: bytes | None) -> None:
         try:
             async with asyncio.timeout(_SECONDS_MAX):
                 await self._read(copy_ref, source, md5)
@@ -113,17 +162,19 @@ class Copying:
             await _close(source)
         await self._fail(copy_ref, description)
 
-    async def _read(self, copy_ref: CopyRef, source: CopySource, md5: bytes | None) -> None:
-        async with self._store.writer(source.length, md5=md5 is not None) as writer:
+    async def _read(self, copy_ref: Ref, source: CopySource, md5: bytes | None) -> None:
+        async with self._store.writer(
+            source.length, inline=self._pending.inline, md5=md5 is not None
+        ) as writer:
             if not await self._receive(copy_ref, source, writer):
                 return
             body = await writer.seal()
             if md5 is not None and writer.md5 != md5:
                 await self._fail(copy_ref, _DIFFERS)
                 return
-            await self._engine.write(pending_copies.finish_copy, FinishCopy(copy_ref, body))
+            await self._engine.write(self._pending.finish, FinishCopy(copy_ref, body))
 
-    async def _receive(self, copy_ref: CopyRef, source: CopySource, writer: BodyWriter) -> bool:
+    async def _receive(self, copy_ref: Ref, source: CopySource, writer: BodyWriter) -> bool:
         """Receives the source; returns False if the copy is no longer pending."""
         copied, recorded_at = 0, time.monotonic()
         async for chunk in source.chunks():
@@ -132,14 +183,14 @@ class Copying:
             if time.monotonic() - recorded_at < _PROGRESS_SECONDS:
                 continue
             progress = RecordProgress(copy_ref, copied)
-            if not await self._engine.write(pending_copies.record_progress, progress):
+            if not await self._engine.write(self._pending.record_progress, progress):
                 return False
             recorded_at = time.monotonic()
         return True
 
-    async def _fail(self, copy_ref: CopyRef, description: str) -> None:
+    async def _fail(self, copy_ref: Ref, description: str) -> None:
         try:
-            await self._engine.write(pending_copies.fail_copy, FailCopy(copy_ref, description))
+            await self._engine.write(self._pending.fail, FailCopy(copy_ref, description))
         except (Fault, Unknown) as error:
             logger.warning("cannot record the failure of a copy, will retry: %s", error)
         except Exception:
@@ -150,11 +201,11 @@ class Copying:
     async def fail_abandoned(self) -> None:
         """Marks the pending copies that no process runs as failed."""
         after = None
-        while rows := await self._engine.read(pending_copies.pending_copies, after):
+        while rows := await self._engine.read(self._pending.find, after):
             for copy_ref, process in rows:
                 if not await self._is_running(copy_ref.copy_id, process):
                     await self._fail(copy_ref, _CANCELLED)
-            after = rows[-1][0].key
+            after, _ = rows[-1]
 
     async def _is_running(self, copy_id: bytes, process: bytes) -> bool:
         if process == self.process:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 from etagere.model.base import Command, Part, Record, Result
 from etagere.model.blobs import Blob, BlobName, BlobRef, Tags
 from etagere.model.bodies import Body
@@ -93,31 +95,39 @@ class BeginCopy(Command, frozen=True):
     process: bytes
 
 
-class CopyRef(Part, frozen=True):
+class PendingCopyRef(Part, frozen=True):
+    """A pending copy. The reference to its destination is different in each service."""
+
+    copy_id: bytes
+
+
+class CopyRef(PendingCopyRef, frozen=True):
     """A pending copy and its destination."""
 
     container: ContainerName
     container_id: bytes
     name: str
-    copy_id: bytes
 
     @property
     def key(self) -> tuple[bytes, str]:
         return self.container_id, self.name
 
 
-class RecordProgress(Command, frozen=True):
-    copy_ref: CopyRef
+Ref = TypeVar("Ref", bound=PendingCopyRef)
+
+
+class RecordProgress(Command, Generic[Ref], frozen=True):
+    copy_ref: Ref
     copied: int
 
 
-class FinishCopy(Command, frozen=True):
-    copy_ref: CopyRef
+class FinishCopy(Command, Generic[Ref], frozen=True):
+    copy_ref: Ref
     body: Body
 
 
-class FailCopy(Command, frozen=True):
-    copy_ref: CopyRef
+class FailCopy(Command, Generic[Ref], frozen=True):
+    copy_ref: Ref
     description: str
 
 

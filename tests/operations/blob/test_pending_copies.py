@@ -209,5 +209,5 @@ async def test_pending_copies_are_listed_in_pages(blobs: BlobFixture) -> None:
     found, after = [], None
     while rows := await blobs.read(pending_copies.pending_copies, after):
         found += [copy_ref.name for copy_ref, process in rows if process == b"p" * 16]
-        after = rows[-1][0].key
+        after, _ = rows[-1]
     assert found == [name.name for name in names]

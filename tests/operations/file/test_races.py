@@ -12,6 +12,9 @@ from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import ReadTxn
 from etagere.engine.memory import MemoryEngine, MemoryReadTxn
 from etagere.model.bodies import Body, Piece, Segment
+from etagere.model.common import ContentHeaders
+from etagere.model.copies import FailCopy, FinishCopy
+from etagere.model.file_copies import AbortFileCopy, BeginFileCopy, CopyFile, FileDestination
 from etagere.model.files import (
     CreateDirectory,
     CreateFile,
@@ -40,12 +43,24 @@ from etagere.model.shares import (
     SnapshotShare,
     SnapshotsOfShare,
 )
-from etagere.operations.file import entries, links, listing, purging, ranges, renames, shares
+from etagere.model.sources import SourceFile
+from etagere.operations.file import (
+    copies,
+    entries,
+    links,
+    listing,
+    pending_copies,
+    purging,
+    ranges,
+    renames,
+    shares,
+)
 from etagere.operations.file.collections import DELETED_SHARES, SHARE_SNAPSHOTS, SHARES
 from etagere.operations.service import set_service_properties
 from tests.clocks import SharedClock
 from tests.operations.blob.consistency import require_balanced, rows
 from tests.operations.file.consistency import require_trees
+from tests.operations.file.copying import of, to
 from tests.operations.file.fixture import NEW, SHARE, keep_deleted_shares, path_of
 from tests.operations.interleaving import Call, Interleavings, execute, execute_until_done, look
 from tests.operations.pages import filled
@@ -83,6 +98,15 @@ def _write(path: str, number: int) -> Call:
 
 def _link(path: str, target: str) -> Call:
     return Call(links.create_hard_link, CreateHardLink(path_of(path), path_of(target).components))
+
+
+def _copy(source: SourceFile, target: str) -> Call:
+    return Call(copies.copy_file, CopyFile(to(target), source))
+
+
+def _begin(destination: FileDestination) -> Call:
+    command = BeginFileCopy(destination, 10, ContentHeaders(), (), b"p" * 16)
+    return Call(pending_copies.begin_file_copy, command)
 
 
 _SNAPSHOT = Call(shares.snapshot_share, SnapshotShare(SHARE))
@@ -129,6 +153,8 @@ def _populated() -> Interleavings:
         _file("h", 6),
     ):
         execute(engine, call)
+    destination = to("a/b/pending")
+    begun = execute(engine, _begin(destination)).copy_ref
     (_, first), (_, second) = look(engine, lambda txn, _: list(rows(txn, SHARE_SNAPSHOTS)))
     execute(engine, Call(shares.delete_share, DeleteShare(ShareRef(SHARE, first))))
     calls = {
@@ -154,6 +180,15 @@ def _populated() -> Interleavings:
         "move a": _rename("a", "c/a", is_directory=True),
         "move b": _rename("a/b", "empty/b", is_directory=True),
         "move c": _rename("c", "a/b/c", is_directory=True),
+        "copy": _copy(of("a/f"), "empty/copy"),
+        "copy over": _copy(of("h"), "a/f"),
+        "copy from snapshot": _copy(of("a/f", second), "h"),
+        "begin copy": _begin(to("a/f")),
+        "abort copy": Call(
+            pending_copies.abort_file_copy, AbortFileCopy(destination.path, destination.copy_id)
+        ),
+        "finish copy": Call(pending_copies.finish_file_copy, FinishCopy(begun, _body(14))),
+        "fail copy": Call(pending_copies.fail_file_copy, FailCopy(begun, "why")),
         "snapshot": _SNAPSHOT,
         "delete snapshot": Call(shares.delete_share, DeleteShare(ShareRef(SHARE, second))),
         "delete share": Call(
@@ -196,7 +231,9 @@ def _tree(txn: ReadTxn, directory: str, snapshot: int | None) -> object:
         path = f"{directory}/{entry.name}" if directory else entry.name
         if isinstance(entry.node, FileNode):
             plan = locate(txn, entry.node.content)
-            found[entry.name] = (plan, entry.node.lease, entry.metadata, entry.link_count)
+            node = entry.node
+            state = (plan, node.lease, node.copied, entry.metadata, entry.link_count)
+            found[entry.name] = state
         elif isinstance(entry.node, SymbolicLinkNode):
             found[entry.name] = entry.node.target
         else:

@@ -24,6 +24,7 @@ from etagere.protocol.blob import (
     pages,
 )
 from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.sources import requests as source_requests
 from etagere.rules.dates import parse_instant
 from tests.auth.test_permissions import account_token
 from tests.protocol.blob.exchanges import BLOB, CONTAINER, exchange, refusal_code
@@ -81,8 +82,8 @@ def test_values(decoder: Decoder, name: str, value: str, expected: object) -> No
         (decode_sources.copies_properties, True),
         (decode_sources.copies_tags, False),
         (decode_sources.seals, None),
-        (decode_sources.source_conditions, Conditions()),
-        (decode_sources.forwarded_conditions, {}),
+        (source_requests.source_conditions, Conditions()),
+        (source_requests.forwarded_conditions, {}),
         (decode_tags.tags, ()),
         (decode_tags.found_marker, None),
     ],
@@ -115,9 +116,9 @@ def test_defaults(decoder: Decoder, default: object) -> None:
         ),
         (decode_sources.copies_tags, "x-ms-copy-source-tag-option", "ALL", "InvalidHeaderValue"),
         (decode_sources.seals, "x-ms-seal-blob", "1", "InvalidHeaderValue"),
-        (decode_sources.copy_source, "x-ms-other", "x", "MissingRequiredHeader"),
+        (source_requests.copy_source, "x-ms-other", "x", "MissingRequiredHeader"),
         (
-            decode_sources.copy_source,
+            source_requests.copy_source,
             "x-ms-copy-source-authorization",
             "Bearer x",
             "UnsupportedHeader",
@@ -246,8 +247,8 @@ def test_conditions_of_a_source() -> None:
     }
     request = exchange(headers)
     expected = Conditions(if_match=('"0x1"',), if_tags="a='1'")
-    assert decode_sources.source_conditions(request) == expected
-    assert decode_sources.forwarded_conditions(request) == {
+    assert source_requests.source_conditions(request) == expected
+    assert source_requests.forwarded_conditions(request) == {
         "If-Match": '"0x1"',
         "x-ms-if-tags": "a='1'",
     }
@@ -256,7 +257,7 @@ def test_conditions_of_a_source() -> None:
 @pytest.mark.parametrize("value", ["caf\N{LATIN SMALL LETTER E WITH ACUTE}", "a\x7fb"])
 def test_conditions_that_cannot_be_forwarded(value: str) -> None:
     request = exchange({"x-ms-source-if-match": value})
-    assert refusal_code(decode_sources.forwarded_conditions, request) == "InvalidHeaderValue"
+    assert refusal_code(source_requests.forwarded_conditions, request) == "InvalidHeaderValue"
 
 
 def test_tags_of_the_request_and_of_the_source_exclude_each_other() -> None:
@@ -275,12 +276,12 @@ def test_tags_of_the_request_and_of_the_source_exclude_each_other() -> None:
     ],
 )
 def test_refused_abort_of_a_copy(headers: dict[str, str], query: str, code: str) -> None:
-    assert refusal_code(decode_sources.aborted_copy, exchange(headers, query)) == code
+    assert refusal_code(source_requests.aborted_copy, exchange(headers, query)) == code
 
 
 def test_abort_of_a_copy() -> None:
     request = exchange({"x-ms-copy-action": "Abort"}, f"copyid={LEASE}")
-    assert decode_sources.aborted_copy(request) == b"\0" * 15 + b"\x07"
+    assert source_requests.aborted_copy(request) == b"\0" * 15 + b"\x07"
 
 
 # Lists

@@ -16,20 +16,19 @@ from etagere.model.blobs import BlobKind, BlobName, DeleteBlob, DeleteSnapshot, 
 from etagere.model.bodies import Body, Piece
 from etagere.model.ids import new_id
 from etagere.model.sources import FindPieces, PutBlobFromBlob, SourceBlob
-from etagere.operations.blob import sharing
+from etagere.operations import sources
 from etagere.operations.blob.blobs import delete_blob, get_blob, put_blob
 from etagere.operations.blob.sharing import (
-    PIECES_GONE,
     append_shared_block,
     are_page_aligned,
-    find_pieces,
     put_blob_from_blob,
 )
 from etagere.operations.blob.snapshots import delete_snapshot
+from etagere.operations.sources import PIECES_GONE, find_pieces
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.rest.refusals import UnreadSource, unread_source
 from etagere.protocol.sources import fetching
-from etagere.protocol.sources.addresses import SourceAddress, is_allowed, is_this_server, parse
+from etagere.protocol.sources.addresses import SourceAddress, is_allowed, parse, service_here
 from etagere.protocol.sources.fetching import Fetcher
 from etagere.settings import CopySource, parse_copy_source
 from tests.engine.conftest import start
@@ -39,6 +38,7 @@ from tests.operations.fixture import code_of
 __all__ = ["start"]
 
 OURS = "127.0.0.1:10000"
+PORTS = {"blob": 10_000, "queue": 10_001, "table": 10_002, "file": 10_003}
 LARGE = bytes(range(256)) * 800
 
 
@@ -107,31 +107,38 @@ def test_addresses_are_shown_without_secrets(query: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("source", "host", "expected"),
     [
-        (f"http://{OURS}/", OURS, True),
-        ("http://localhost:10000/", OURS, True),
-        ("http://[::1]:10000/", OURS, True),
-        ("http://account.blob.localhost:10000/", OURS, True),
-        ("http://localhost:10001/", OURS, False),
-        ("http://localhost/", OURS, False),
-        ("http://account.queue.localhost:10000/", OURS, False),
-        ("http://storage.example:8080/a", "storage.example:8080", True),
-        ("http://storage.example/a", "Storage.Example", True),
-        ("http://one.blob.storage.example/", "two.blob.storage.example", True),
-        ("http://storage.example:8080/a", "storage.example", False),
-        ("http://storage.example./a", "storage.example", True),
-        ("http://storage.example/a", "storage.example.", True),
-        ("http://account.blob.localhost.:10000/", OURS, True),
-        ("http://storage.example../a", "storage.example", False),
-        ("http://127.1:10000/", OURS, False),
-        ("http://x/", "", False),
-        ("http://x/", "x:y", False),
-        ("http://x/", "y@x", False),
+        (f"http://{OURS}/", OURS, "blob"),
+        ("http://localhost:10000/", OURS, "blob"),
+        ("http://[::1]:10000/", OURS, "blob"),
+        ("http://account.blob.localhost:10000/", OURS, "blob"),
+        ("http://localhost:10001/", OURS, None),
+        ("http://localhost:10003/", OURS, "file"),
+        ("http://account.file.localhost:10003/", OURS, "file"),
+        ("http://account.file.localhost:10000/", OURS, "blob"),
+        ("http://localhost:10001/", "127.0.0.1:10003", None),
+        ("http://localhost/", OURS, None),
+        ("http://account.queue.localhost:10000/", OURS, None),
+        ("http://storage.example:8080/a", "storage.example:8080", "blob"),
+        ("http://storage.example/a", "Storage.Example", "blob"),
+        ("http://one.blob.storage.example/", "two.blob.storage.example", "blob"),
+        ("http://storage.example:8080/a", "storage.example", None),
+        ("http://one.file.storage.example/", "two.blob.storage.example", "file"),
+        ("http://storage.example:10003/", "storage.example:10000", "file"),
+        ("http://other.example:10003/", "storage.example:10000", None),
+        ("http://storage.example./a", "storage.example", "blob"),
+        ("http://storage.example/a", "storage.example.", "blob"),
+        ("http://account.blob.localhost.:10000/", OURS, "blob"),
+        ("http://storage.example../a", "storage.example", None),
+        ("http://127.1:10000/", OURS, None),
+        ("http://x/", "", None),
+        ("http://x/", "x:y", None),
+        ("http://x/", "y@x", None),
     ],
 )
-def test_addresses_of_this_server(source: str, host: str, expected: bool) -> None:
+def test_services_of_this_server(source: str, host: str, expected: str | None) -> None:
     address = parse(source)
     assert address is not None
-    assert is_this_server(address, host, "http", 10_000) is expected
+    assert service_here(address, host, "http", "blob", PORTS) == expected
 
 
 @pytest.mark.parametrize(
@@ -439,7 +446,7 @@ async def test_any_range_of_blocks_is_shared(
     source_blob = await blobs.commit("source", latest(*blocks))
     await _make_append_blob(blobs)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sharing, "_BYTES_MIN", 1)
+        patched.setattr(sources, "_BYTES_MIN", 1)
         for _ in range(2):
             assert await _append(blobs, BlobName(BOX, "source"), source_blob.stamp, start, length)
     await blobs.write(delete_blob, DeleteBlob(BlobName(BOX, "source")))
@@ -447,7 +454,7 @@ async def test_any_range_of_blocks_is_shared(
     # Bytes in a map are shared too.
     copy = await blobs.read(get_blob, GetBlob(BlobName(BOX, "copy")))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sharing, "_BYTES_MIN", 1)
+        patched.setattr(sources, "_BYTES_MIN", 1)
         name, stamp = BlobName(BOX, "copy"), copy.blob.stamp
         assert await _append(blobs, name, stamp, length // 2, length)
     twice = data[start : start + length] * 2

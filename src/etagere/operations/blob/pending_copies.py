@@ -59,11 +59,11 @@ def begin_copy(txn: WriteTxn, command: BeginCopy) -> BegunCopy:
     container = destination.blob.container
     pending = PendingCopy(destination.copy_id, container, command.process)
     txn.put(PENDING_COPIES, key, pending)
-    return BegunCopy(blob, CopyRef(container, *key, destination.copy_id))
+    return BegunCopy(blob, CopyRef(destination.copy_id, container, *key))
 
 
 @operation
-def record_progress(txn: WriteTxn, command: RecordProgress) -> bool:
+def record_progress(txn: WriteTxn, command: RecordProgress[CopyRef]) -> bool:
     """Records the progress of a copy; returns False if it is no longer pending. Neither the ETag
     nor the date change."""
     blob = _pending_destination(txn, command.copy_ref)
@@ -75,7 +75,7 @@ def record_progress(txn: WriteTxn, command: RecordProgress) -> bool:
 
 
 @operation
-def finish_copy(txn: WriteTxn, command: FinishCopy) -> bool:
+def finish_copy(txn: WriteTxn, command: FinishCopy[CopyRef]) -> bool:
     """Completes a copy; returns False if it is no longer pending, in which case the bytes are
     dropped."""
     blob = _pending_destination(txn, command.copy_ref)
@@ -88,7 +88,7 @@ def finish_copy(txn: WriteTxn, command: FinishCopy) -> bool:
 
 
 @operation(reclaims=True)
-def fail_copy(txn: WriteTxn, command: FailCopy) -> bool:
+def fail_copy(txn: WriteTxn, command: FailCopy[CopyRef]) -> bool:
     """Marks a copy as failed; returns False if it has ended already."""
     blob = _pending_destination(txn, command.copy_ref)
     if blob is None:
@@ -154,14 +154,14 @@ def _end(
 # Monitoring
 
 
-def pending_copies(txn: ReadTxn, after: _Key | None) -> list[tuple[CopyRef, bytes]]:
-    """Returns some pending copies after this key, each with the process that runs it."""
-    span = PENDING_COPIES.all()
-    if after is not None:
-        span = PENDING_COPIES.starting(span, after)
+def pending_copies(txn: ReadTxn, after: CopyRef | None) -> list[tuple[CopyRef, bytes]]:
+    """Returns some pending copies after this one, each with the process that runs it."""
+    span, last = PENDING_COPIES.all(), None if after is None else after.key
+    if last is not None:
+        span = PENDING_COPIES.starting(span, last)
     rows = txn.scan(PENDING_COPIES, span, _ROWS_MAX)
     return [
-        (CopyRef(pending.container, *key, pending.copy_id), pending.process)
+        (CopyRef(pending.copy_id, pending.container, *key), pending.process)
         for key, pending in rows
-        if key != after
+        if key != last
     ]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from etagere.bodies import intervals
 from etagere.engine.interface import ReadTxn, Refused, WriteTxn, abort_if, unwrap
 from etagere.errors import Refusal
-from etagere.model.bodies import Content, Mapped
+from etagere.model.bodies import Content, Empty, Mapped
 from etagere.model.files import (
     PRESERVE_TIME,
     ChangedTimes,
@@ -45,6 +45,7 @@ from etagere.rules.file_attributes import (
     changed_attributes,
     check_writable,
 )
+from etagere.rules.file_copies import check_not_pending
 
 REPLACE_REFUSED: Final = Refusal("AuthorizationPermissionMismatch", {"RequiredPermission": "w"})
 """The refusal of a caller that may create files, but not replace them."""
@@ -70,6 +71,7 @@ def find_changeable(
     abort_if(check_lease(txn, old, lease_id))
     if check_read_only:
         abort_if(check_read_only_file(old))
+    abort_if(check_no_pending_copy(old))
     keep_state(txn, place, old)
     return after_write(txn, old)
 
@@ -87,6 +89,29 @@ def check_file_change(txn: ReadTxn, entry: Entry, lease_id: bytes | None) -> Non
     check_kind(entry, is_directory=False)
     abort_if(check_lease(txn, entry, lease_id))
     abort_if(check_read_only_file(entry))
+    abort_if(check_no_pending_copy(entry))
+
+
+def check_replaceable(
+    txn: ReadTxn | WriteTxn,
+    old: Entry | None,
+    lease_id: bytes | None,
+    *,
+    only_if_absent: bool,
+    ignore_read_only: bool = False,
+) -> None:
+    """Refuses what would be refused if a file were created, or replaced the old one as a whole."""
+    if old is None:
+        if lease_id is not None:
+            raise Refused(Refusal("LeaseNotPresentWithFileOperation"))
+        return
+    if only_if_absent:
+        raise Refused(REPLACE_REFUSED)
+    file_node(old)
+    abort_if(check_lease(txn, old, lease_id))
+    if not ignore_read_only:
+        abort_if(check_read_only_file(old))
+    abort_if(check_no_pending_copy(old))
 
 
 def check_kind(entry: Entry, is_directory: bool) -> None:
@@ -104,6 +129,10 @@ def check_read_only_file(entry: Entry) -> Refusal | None:
     """The attribute protects files from changes. It protects directories only from deletion, as in
     Windows."""
     return None if entry.is_directory else check_writable(FileAttributes(entry.attributes))
+
+
+def check_no_pending_copy(entry: Entry) -> Refusal | None:
+    return check_not_pending(entry.node) if isinstance(entry.node, FileNode) else None
 
 
 def require_not_root(path: EntryPath) -> None:
@@ -127,6 +156,16 @@ def after_write(txn: WriteTxn, entry: Entry) -> Entry:
         return entry
     lease = lease_rules.after_write(node.lease, txn.steady_now, LeaseKind.FILE)
     return entry if lease is node.lease else replace(entry, node=replace(node, lease=lease))
+
+
+def keep_replaced(txn: WriteTxn, place: Place, old: Entry | None) -> FileNode:
+    """Keeps the state of a file that is about to be replaced as a whole, if a snapshot shows it.
+    Returns what is left of it: the lease and the number of links."""
+    if old is None:
+        return FileNode(Empty())
+    keep_state(txn, place, old)
+    node = file_node(after_write(txn, old))
+    return FileNode(Empty(), lease=node.lease, links=node.links)
 
 
 def new_entry(txn: WriteTxn, place: Place, entry_id: int, new: NewEntry, node: Node) -> Entry:

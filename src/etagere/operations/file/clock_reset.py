@@ -31,6 +31,7 @@ from etagere.operations.file.collections import (
     FORMER_ENTRIES,
     HISTORIES_TO_PURGE,
     INHERITED_PERMISSIONS,
+    PENDING_FILE_COPIES,
     PERMISSION_NUMBERS,
     PERMISSIONS,
     SHARE_SNAPSHOTS,
@@ -126,6 +127,9 @@ def _reset_entries(txn: WriteTxn, wall: int, lower: Lower) -> int:
         new_place = (place[0], lower(place[1]), *place[2:])
         lowered = _lower_entry(former, wall, lower)
         changed += _move(txn, FORMER_ENTRIES, (place, new_place), (former, lowered))
+    for copy_key, pending in all_rows(txn, PENDING_FILE_COPIES):
+        new_copy_key = (copy_key[0], lower(copy_key[1]), copy_key[2])
+        _move(txn, PENDING_FILE_COPIES, (copy_key, new_copy_key), (pending, pending))
     for mark, progress in all_rows(txn, HISTORIES_TO_PURGE):
         _move(txn, HISTORIES_TO_PURGE, (mark, mark), (progress, _FROM_START))
     return changed

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from etagere.bodies.contents import declare_holder
 from etagere.engine.records import BYTES, ID, TEXT, UINT, Collection
 from etagere.model.bodies import Content
+from etagere.model.file_copies import PendingFileCopy
 from etagere.model.files import (
     Entry,
     FileNode,
@@ -52,6 +53,10 @@ FORMER_ENTRIES: Collection[tuple[bytes, int, str, int], Entry] = Collection(
 share in which the state was replaced."""
 HISTORIES_TO_PURGE: Collection[tuple[bytes], HistoryToPurge] = Collection(
     "file_histories_to_purge", HistoryToPurge, (ID,)
+)
+
+PENDING_FILE_COPIES: Collection[EntryKey, PendingFileCopy] = Collection(
+    "pending_file_copies", PendingFileCopy, (ID, UINT, TEXT)
 )
 
 PERMISSIONS: Collection[tuple[bytes, int], FilePermission] = Collection(

@@ -27,15 +27,14 @@ from etagere.model.files import (
 )
 from etagere.model.leases import LeaseKind
 from etagere.operations.file.changes import (
-    REPLACE_REFUSED,
-    after_write,
     changed,
-    check_lease,
-    check_read_only_file,
+    check_no_pending_copy,
+    check_replaceable,
     content_map,
     file_length,
     file_node,
     find_changeable,
+    keep_replaced,
     new_attributes,
     new_entry,
     new_permission,
@@ -49,7 +48,6 @@ from etagere.operations.file.tree import (
     guard_entry,
     guard_path,
     is_empty,
-    keep_state,
     put_entry,
     put_unversioned,
     release_content,
@@ -100,29 +98,15 @@ def create_file(txn: WriteTxn, command: CreateFile) -> Entry:
     space."""
     place = guard_path(txn, command.path)
     old = guard_entry(txn, place)
-    entry_id, node = txn.stamp, FileNode(Empty())
-    if old is not None:
-        if command.only_if_absent:
-            raise Refused(REPLACE_REFUSED)
-        entry_id, node = old.id, _replaceable(txn, place, old, command.lease_id)
-    elif command.lease_id is not None:
-        raise Refused(Refusal("LeaseNotPresentWithFileOperation"))
+    check_replaceable(txn, old, command.lease_id, only_if_absent=command.only_if_absent)
+    node = keep_replaced(txn, place, old)
+    entry_id = txn.stamp if old is None else old.id
     change_usage(txn, place.tree.share, entry_id, command.length - file_length(old))
-    content = _new_content(txn, command)
-    node = FileNode(content, command.headers, node.lease, links=node.links)
+    node = replace(node, content=_new_content(txn, command), headers=command.headers)
     entry = put_entry(txn, place, new_entry(txn, place, entry_id, command.new, node))
     if old is not None:
         release_content(txn, old)
     return entry
-
-
-def _replaceable(txn: WriteTxn, place: Place, old: Entry, lease_id: bytes | None) -> FileNode:
-    """Prepares a file to be replaced as a whole; returns what is left of it."""
-    file_node(old)
-    abort_if(check_lease(txn, old, lease_id))
-    abort_if(check_read_only_file(old))
-    keep_state(txn, place, old)
-    return file_node(after_write(txn, old))
 
 
 def _new_content(txn: WriteTxn, command: CreateFile) -> Content:
@@ -179,7 +163,8 @@ def set_properties(txn: WriteTxn, command: SetEntryProperties) -> Entry:
 def _with_properties(
     txn: WriteTxn, place: Place, entry_id: int, node: FileNode, command: SetEntryProperties
 ) -> FileNode:
-    """Returns a file with other headers or another length."""
+    """Returns a file with other headers or another length. It is no longer what was copied."""
+    node = replace(node, copied=None)
     if command.headers is not None:
         node = replace(node, headers=command.headers)
     length = node.content.length
@@ -200,6 +185,7 @@ def lease_file(txn: WriteTxn, command: LeaseFile) -> TimedEntry:
     if old is None:
         raise Refused(Refusal("ResourceNotFound"))
     node = file_node(old)
+    abort_if(check_no_pending_copy(old))
     lease = unwrap(lease_rules.step_file(node.lease, command.action, txn.steady_now))
     leased = replace(old, node=replace(node, lease=lease))
     return TimedEntry(txn.steady_now, put_unversioned(txn, place, leased))

@@ -18,7 +18,13 @@ from etagere.model.files import (
     SymbolicLinkNode,
 )
 from etagere.model.shares import ShareProtocol
-from etagere.operations.file.changes import changed, check_lease, file_node, new_entry
+from etagere.operations.file.changes import (
+    changed,
+    check_lease,
+    check_no_pending_copy,
+    file_node,
+    new_entry,
+)
 from etagere.operations.file.entries import get_file_or_directory
 from etagere.operations.file.tree import (
     Place,
@@ -68,6 +74,7 @@ def create_hard_link(txn: WriteTxn, command: CreateHardLink) -> Entry:
         raise Refused(Refusal("ResourceNotFound"))
     node = file_node(file)
     abort_if(check_lease(txn, file, command.lease_id))
+    abort_if(check_no_pending_copy(file))
     keep_state(txn, target, file)
     if not node.links:
         keep_place(txn, target, file)

@@ -47,6 +47,15 @@ def create_permission(txn: WriteTxn, command: CreatePermission) -> int:
     return _store(txn, find_guarded(txn, command.share).id, command.permission)
 
 
+def copy_permission(txn: WriteTxn, number: int, source_id: bytes, share_id: bytes) -> int:
+    """Returns the number that a permission of one share has in another. Both shares are guarded."""
+    if source_id == share_id or number in DEFAULT_PERMISSIONS:
+        return number
+    descriptor = _descriptor(txn, source_id, number)
+    new = NewPermission(descriptor, hashlib.sha256(descriptor).digest())
+    return _store(txn, share_id, new)
+
+
 def get_permission(txn: ReadTxn, command: GetPermission) -> bytes:
     """Returns a descriptor in its binary form."""
     return _descriptor(txn, find(txn, command.share).id, command.number)

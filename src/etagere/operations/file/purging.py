@@ -18,6 +18,7 @@ from etagere.operations.file.collections import (
     FORMER_ENTRIES,
     HISTORIES_TO_PURGE,
     INHERITED_PERMISSIONS,
+    PENDING_FILE_COPIES,
     PERMISSION_NUMBERS,
     PERMISSIONS,
     SHARE_SNAPSHOTS,
@@ -31,6 +32,7 @@ _MARKS: Final[tuple[Collection[Any, Any], ...]] = (SHARES_TO_PURGE, HISTORIES_TO
 OF_SHARES: Final[tuple[Collection[Any, Any], ...]] = (
     ENTRIES,
     FORMER_ENTRIES,
+    PENDING_FILE_COPIES,
     SHARE_SNAPSHOTS,
     SHARE_USAGE,
     PERMISSIONS,

@@ -13,6 +13,7 @@ from etagere.operations.file.changes import (
     changed,
     check_kind,
     check_lease,
+    check_no_pending_copy,
     check_read_only_file,
     new_attributes,
     new_permission,
@@ -80,6 +81,7 @@ def _find_source(txn: WriteTxn, source: Place, destination: Place, command: Rena
     if old.is_directory and old.id in destination.directory_ids:
         raise Refused(Refusal("InvalidInput"))
     abort_if(check_lease(txn, old, command.source_lease_id))
+    abort_if(check_no_pending_copy(old))
     return old
 
 
@@ -120,6 +122,7 @@ def _clear_destination(txn: WriteTxn, destination: Place, command: RenameEntry) 
     abort_if(check_lease(txn, target, command.destination_lease_id))
     if not command.ignore_read_only:
         abort_if(check_read_only_file(target))
+    abort_if(check_no_pending_copy(target))
     keep_state(txn, destination, target)
     remove(txn, destination, target)
     return target.id

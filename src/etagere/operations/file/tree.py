@@ -41,6 +41,7 @@ from etagere.model.shares import Share, ShareRef
 from etagere.operations.file.collections import ENTRIES, FORMER_ENTRIES, EntryKey
 from etagere.operations.file.shares import find, find_guarded, get_snapshot
 from etagere.rules.file_attributes import FileAttributes
+from etagere.rules.file_copies import is_pending
 from etagere.rules.file_names import fold_name
 from etagere.rules.leases import LOCKED, effective_state
 from etagere.rules.posix import DIRECTORY_MODE, default_owner
@@ -164,6 +165,15 @@ def without_lease(entry: Entry) -> Entry:
     return replace(entry, node=replace(node, lease=NO_LEASE))
 
 
+def _former(entry: Entry) -> Entry:
+    """Returns the state of an entry for snapshots. A pending copy is left out, because it would be
+    pending forever."""
+    node = entry.node
+    if isinstance(node, FileNode) and is_pending(node):
+        entry = replace(entry, node=replace(node, copied=None))
+    return without_lease(entry)
+
+
 def _or_root(tree: Tree, name: str, entry: Entry | None) -> Entry | None:
     """Returns the entry, or the root directory as it is before its first change."""
     if entry is not None or name:
@@ -198,11 +208,11 @@ def _resolve(
     return Place(tree, tuple(directory_ids), components[-1] if components else "", permission)
 
 
-def find_place(txn: ReadTxn, tree: Tree, components: tuple[str, ...]) -> Place:
+def find_place(txn: ReadTxn | WriteTxn, tree: Tree, components: tuple[str, ...]) -> Place:
     return _resolve(tree, components, lambda parent, name: get_entry(txn, tree, parent, name))
 
 
-def find_entry(txn: ReadTxn, tree: Tree, components: tuple[str, ...]) -> Entry:
+def find_entry(txn: ReadTxn | WriteTxn, tree: Tree, components: tuple[str, ...]) -> Entry:
     """Returns the directory or file at a path, which may be the root."""
     place = find_place(txn, tree, components)
     entry = get_entry(txn, tree, place.directory_id, place.name)
@@ -286,6 +296,20 @@ def find_directory(txn: ReadTxn, tree: Tree, components: tuple[str, ...]) -> Ent
     return entry
 
 
+def guard_source(txn: WriteTxn, path: EntryPath) -> tuple[Tree, Entry]:
+    """Returns the tree and the entry at a path, guarded against changes until the commit. A
+    snapshot cannot be deleted while its share is guarded, and nothing else changes it."""
+    found, snapshot = find_guarded(txn, path.ref.share), path.ref.snapshot
+    if snapshot is not None:
+        tree = Tree(found, get_snapshot(txn, found.id, snapshot).generation)
+        return tree, find_entry(txn, tree, path.components)
+    place = guard_place(txn, Tree(found), path.components)
+    entry = guard_entry(txn, place, SHARED)
+    if entry is None:
+        raise Refused(Refusal("ResourceNotFound"))
+    return place.tree, entry
+
+
 # Changing
 
 
@@ -342,7 +366,7 @@ def keep_state(txn: WriteTxn, place: Place, old: Entry) -> bool:
     if isinstance(old.node, FileNode):
         share(txn, old.node.content)
     key = (*record_place(place, old).key, generation)
-    txn.put(FORMER_ENTRIES, key, _as_record(without_lease(old)))
+    txn.put(FORMER_ENTRIES, key, _as_record(_former(old)))
     return True
 
 

@@ -1,55 +1,11 @@
-"""Decoding of the sources of copies and of uploads from URLs."""
+"""Decoding of what only copies of blobs, and uploads of blobs from URLs, have."""
 
 from __future__ import annotations
 
-from typing import Final
-
-from etagere.engine.interface import Refused, abort_if
+from etagere.engine.interface import Refused
 from etagere.errors import Refusal
-from etagere.model.conditions import NO_CONDITIONS, Conditions
-from etagere.protocol.rest.conditions import conditions_under
 from etagere.protocol.rest.exchange import Exchange
-from etagere.protocol.rest.requests import bad_parameter, invalid_header, required_header
-from etagere.rules import conditions as condition_rules
-from etagere.rules import leases as lease_rules
-
-_NOT_YET_OF_SOURCES: Final = (
-    "x-ms-copy-source-authorization",
-    "x-ms-source-encryption-key",
-)
-
-
-def copy_source(exchange: Exchange) -> str:
-    """Returns the URL of a source. Headers with credentials of unsupported kinds are refused,
-    because the source must not be read without them."""
-    for name in _NOT_YET_OF_SOURCES:
-        if exchange.header(name) is not None:
-            raise Refused(Refusal("UnsupportedHeader", {"HeaderName": name}))
-    return required_header(exchange, "x-ms-copy-source")
-
-
-def source_conditions(exchange: Exchange) -> Conditions:
-    prefix = condition_rules.SOURCE_PREFIX
-    if not any(name.startswith(f"{prefix}if-") for name in exchange.request.fields):
-        return NO_CONDITIONS
-    asked = conditions_under(exchange, prefix, f"{prefix}if-tags")
-    abort_if(condition_rules.check_write_headers(asked))
-    return asked
-
-
-def forwarded_conditions(exchange: Exchange) -> dict[str, str]:
-    """Returns the conditions on a source, as headers for another server."""
-    prefix = condition_rules.SOURCE_PREFIX
-    forwarded = {
-        header.value: exchange.header(f"{prefix}{header.value.lower()}")
-        for header in condition_rules.ConditionHeader
-    }
-    forwarded["x-ms-if-tags"] = exchange.header(f"{prefix}if-tags")
-    present = {name: value for name, value in forwarded.items() if value is not None}
-    for name, value in present.items():
-        if not value.isascii() or not value.isprintable():
-            raise invalid_header(f"{prefix}{name.lower()}", value)
-    return present
+from etagere.protocol.rest.requests import invalid_header
 
 
 def copies_properties(exchange: Exchange) -> bool:
@@ -85,17 +41,3 @@ def seals(exchange: Exchange) -> bool | None:
     if written.lower() not in ("true", "false"):
         raise invalid_header(name, written)
     return written.lower() == "true"
-
-
-def aborted_copy(exchange: Exchange) -> bytes:
-    """Returns the id of the copy to abort."""
-    action = required_header(exchange, "x-ms-copy-action")
-    if action.lower() != "abort":
-        raise invalid_header("x-ms-copy-action", action)
-    written = exchange.parameter("copyid")
-    if not written:
-        raise Refused(Refusal("MissingRequiredQueryParameter", {"QueryParameterName": "copyid"}))
-    parsed = lease_rules.parse_lease_id(written)
-    if parsed is None:
-        raise bad_parameter("InvalidQueryParameterValue", "copyid", written)
-    return parsed

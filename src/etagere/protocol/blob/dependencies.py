@@ -10,10 +10,11 @@ from etagere.bodies.store import BodyStore
 from etagere.jobs.copying import Copying
 from etagere.jobs.folding import Folding
 from etagere.jobs.read_recording import ReadRecording
-from etagere.protocol.blob.sources import Sources
+from etagere.model.copies import CopyRef
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest.dependencies import Dependencies
 from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.sources.opening import Sources
 from etagere.settings import Settings
 
 _LAST_ACCESS_SHOWN_SINCE: Final = "2020-02-10"
@@ -25,7 +26,7 @@ class BlobDependencies(Dependencies):
 
     store: BodyStore
     sources: Sources
-    copying: Copying
+    copying: Copying[CopyRef]
     folding: Folding
     settings: Settings
     read_recording: ReadRecording | None

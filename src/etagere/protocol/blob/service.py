@@ -9,6 +9,7 @@ from etagere.engine.interface import Engine
 from etagere.jobs.copying import Copying
 from etagere.jobs.folding import Folding
 from etagere.jobs.read_recording import ReadRecording
+from etagere.model.copies import CopyRef
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.operations import (
@@ -20,13 +21,13 @@ from etagere.protocol.blob.operations import (
     permission_of,
     refuse_unaccepted,
 )
-from etagere.protocol.blob.sources import Sources
 from etagere.protocol.http.messages import Response
 from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import no_route
 from etagere.protocol.rest.service import Call, Routed, Service
+from etagere.protocol.sources.opening import Sources
 from etagere.settings import Settings
 
 
@@ -44,7 +45,7 @@ class BlobService(Service):
         *,
         store: BodyStore,
         sources: Sources,
-        copying: Copying,
+        copying: Copying[CopyRef],
         folding: Folding,
         settings: Settings,
         read_recording: ReadRecording | None = None,

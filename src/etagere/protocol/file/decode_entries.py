@@ -55,11 +55,11 @@ def new_entry(exchange: Exchange) -> NewEntry:
     require_properties(exchange)
     return NewEntry(
         NewTimes(
-            _time(exchange, _CREATION_TIME),
-            _time(exchange, _LAST_WRITE_TIME),
-            _time(exchange, _CHANGE_TIME),
+            time_of(exchange, _CREATION_TIME),
+            time_of(exchange, _LAST_WRITE_TIME),
+            time_of(exchange, _CHANGE_TIME),
         ),
-        int(_attributes(exchange) or FileAttributes.NONE),
+        int(attributes(exchange) or FileAttributes.NONE),
         decode_permissions.permission_of_new(exchange),
         read_metadata(exchange),
         posix(exchange),
@@ -123,7 +123,7 @@ def new_attributes(exchange: Exchange) -> int | None:
     """Returns the attributes that an entry is to have; None: it keeps its attributes."""
     if (exchange.header(_ATTRIBUTES) or "").lower() == "preserve":
         return None
-    found = _attributes(exchange)
+    found = attributes(exchange)
     return None if found is None else int(found)
 
 
@@ -135,7 +135,7 @@ def _sent(exchange: Exchange, name: str) -> str:
     return exchange.header(name) or ""
 
 
-def _attributes(exchange: Exchange) -> FileAttributes | None:
+def attributes(exchange: Exchange) -> FileAttributes | None:
     written = _sent(exchange, _ATTRIBUTES)
     if not written:
         return None
@@ -145,7 +145,7 @@ def _attributes(exchange: Exchange) -> FileAttributes | None:
     return found
 
 
-def _time(exchange: Exchange, name: str) -> int | None:
+def time_of(exchange: Exchange, name: str) -> int | None:
     """Returns a time; None: that of the operation."""
     written = _sent(exchange, name)
     if not written or written.lower() == "now":
@@ -159,7 +159,7 @@ def _time(exchange: Exchange, name: str) -> int | None:
 def _changed_time(exchange: Exchange, name: str, default: str) -> int | None:
     if (_sent(exchange, name) or default).lower() == "preserve":
         return PRESERVE_TIME
-    return _time(exchange, name)
+    return time_of(exchange, name)
 
 
 def posix(exchange: Exchange) -> PosixChange:

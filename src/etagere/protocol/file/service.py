@@ -6,6 +6,8 @@ from collections.abc import Awaitable
 
 from etagere.bodies.store import BodyStore
 from etagere.engine.interface import Engine
+from etagere.jobs.copying import Copying
+from etagere.model.file_copies import FileCopyRef
 from etagere.opens.table import OpenTable
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.file import decode
@@ -17,6 +19,7 @@ from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import no_route
 from etagere.protocol.rest.service import Call, Routed, Service
+from etagere.protocol.sources.opening import Sources
 from etagere.settings import Settings
 
 
@@ -35,10 +38,12 @@ class FileService(Service):
         store: BodyStore,
         settings: Settings,
         opens: OpenTable,
+        sources: Sources,
+        copying: Copying[FileCopyRef],
     ) -> None:
         super().__init__(engine, authenticator, access_log, share)
         dependencies = FileDependencies(
-            engine, self._properties, store, settings, authenticator, opens
+            engine, self._properties, store, settings, authenticator, opens, sources, copying
         )
         self._calls = {operation: _bind(operation, dependencies) for operation in OPERATIONS}
 

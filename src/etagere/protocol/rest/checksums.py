@@ -134,9 +134,13 @@ class SourceChecksums(NamedTuple):
 
     md5: bytes | None
     crc: int | None
+    if_match: int | None = None
+    """The CRC64 that is a condition of the request,"""
+    if_none_match: int | None = None
+    """and the one that must not be that of the bytes."""
 
     def require(self, crc: int, md5: bytes | None) -> None:
-        """Refuses bytes that do not have the announced checksums."""
+        """Refuses bytes that do not have the announced checksums, or do not meet the conditions."""
         if self.md5 is not None and md5 is not None and self.md5 != md5:
             facts: dict[str, str | int] = {
                 "UserSpecifiedMd5": digest_text(self.md5).decode(),
@@ -146,6 +150,8 @@ class SourceChecksums(NamedTuple):
         if self.crc is not None and self.crc != crc:
             sent, calculated = self.crc.to_bytes(8, "little"), crc.to_bytes(8, "little")
             raise Refused(structured_messages.crc_mismatch(sent, calculated))
+        if self.if_match not in (None, crc) or self.if_none_match == crc:
+            raise Refused(Refusal("SourceConditionNotMet"))
 
 
 NO_CHECKSUMS: Final = SourceChecksums(None, None)

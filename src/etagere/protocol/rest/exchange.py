@@ -80,13 +80,14 @@ class Exchange:
         *,
         host: str | None = None,
         scheme: str | None = None,
+        service: str | None = None,
         same_sender: bool = False,
     ) -> Exchange:
         """Returns a request nested in this one: a part of a batch, or the read of a source that the
         sender could have requested.
 
-        It has the version of this request and, unless `host` is given, its host. It must be
-        authenticated and authorized separately, unless `same_sender` is set: then it has the
+        It has the version of this request and, unless they are given, its host and service. It must
+        be authenticated and authorized separately, unless `same_sender` is set: then it has the
         principal, the permit and the id of this request.
         """
         nested = copy.copy(self)
@@ -97,7 +98,7 @@ class Exchange:
         path, _, query = target.partition("?")
         host = outer.fields.get("host", "") if host is None else host
         nested.request = RestRequest(
-            outer.service,
+            service or outer.service,
             method,
             address(host, path),
             path,

@@ -164,15 +164,16 @@ def unread_source(status: int, code: str, message: str) -> Refused:
     return Refused(UnreadSource(_CANNOT_VERIFY, facts, message_override=message))
 
 
-def unread_source_for(refusal: Refusal) -> Refused:
-    """Returns the refusal for a source in this store that would refuse a read like this."""
-    status = 304 if isinstance(refusal, NotModified) else http_status(refusal.code, "blob")
+def unread_source_for(refusal: Refusal, service: str) -> Refused:
+    """Returns the refusal for a source in this store whose service would refuse a read like
+    this."""
+    status = 304 if isinstance(refusal, NotModified) else http_status(refusal.code, service)
     return unread_source(status, refusal.code, refusal.message)
 
 
 def without_source_message(refused: Refused) -> Refused:
     """Returns the refusal of a request that adds the bytes of its source to a blob, for which the
-    service uses its general message."""
+    blob service uses its general message."""
     if not isinstance(refused.refusal, UnreadSource):
         return refused
     return Refused(replace(refused.refusal, message_override=""))

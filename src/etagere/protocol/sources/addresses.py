@@ -8,7 +8,7 @@ that the operator listed can be reached, whatever they resolve to.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from etagere.auth.request import SECONDARY
@@ -18,7 +18,11 @@ ADDRESS_CHARACTERS_MAX: Final = 16 << 10
 """Enough for the longest blob name, percent-encoded, and a token."""
 _PORT_MAX = 65_535
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_PUBLIC_BLOB_DOMAIN: Final = "blob.core.windows.net"
+_PUBLIC_DOMAIN: Final = "core.windows.net"
+SOURCE_SERVICES: Final = ("blob", "file")
+"""The services whose objects can be sources."""
+_NAMING: Final = ("snapshot", "versionid", "sharesnapshot")
+"""The parameters that name a state of an object."""
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 # No user name, and no characters that some parsers, but not others, treat as the end of the host.
@@ -47,7 +51,7 @@ class SourceAddress(NamedTuple):
 
     def without_secrets(self) -> str:
         """Returns the URL without secrets: of the query only what names a snapshot or a version."""
-        kept = [pair for pair in self.query.split("&") if _name(pair) in ("snapshot", "versionid")]
+        kept = [pair for pair in self.query.split("&") if _name(pair) in _NAMING]
         query = "?" + "&".join(kept) if kept else ""
         return f"{self.scheme}://{self.authority}{self.path}{query}"
 
@@ -71,39 +75,50 @@ def parse(written: str) -> SourceAddress | None:
     return SourceAddress(scheme, host, port, found["path"] or "/", found["query"] or "")
 
 
-def is_this_server(source: SourceAddress, host: str, scheme: str, port: int) -> bool:
-    """Returns whether a URL is on this server: at the host that the request was sent to (`host` is
-    its header), or on this machine with our port. The name of an account may precede either."""
-    base = _without_account(_without_root(source.host))
-    if base in _LOOPBACK and source.port == port:
-        return True
+def service_here(
+    source: SourceAddress, host: str, scheme: str, service: str, ports: Mapping[str, int]
+) -> str | None:
+    """Returns the service of this server that a URL is for; None if it is on another server.
+
+    `host` is the header of a request to `service`, and `ports` are those of all services. The URL
+    is on this server if it names the host of the request, or this machine, and a port of the
+    server. The name of an account and a service may precede the host. Where all services have one
+    port, as behind a proxy, they determine the service.
+    """
+    base, named = _split_host(source.host)
     found = _HOST.fullmatch(host.lower())
-    if found is None:
-        return False
+    asked = None if found is None else _split_host(found["host"].strip("[]"))[0]
+    if base in _LOOPBACK or base == asked:
+        for one, port in ports.items():
+            if source.port == port:
+                return one if one in SOURCE_SERVICES else None
+    if found is None or base != asked:
+        return None
     asked_port = int(found["port"]) if found["port"] else _DEFAULT_PORTS[scheme]
-    asked = _without_account(_without_root(found["host"].strip("[]")))
-    return (base, source.port) == (asked, asked_port)
+    return (named or service) if source.port == asked_port else None
 
 
-def _without_root(host: str) -> str:
-    """Returns a host name without the dot of an absolute DNS name."""
-    return host.removesuffix(".")
-
-
-def _without_account(host: str) -> str:
+def _split_host(host: str) -> tuple[str, str | None]:
+    """Returns a host without the account and the service that may precede it, and the service. An
+    absolute DNS name may end in a dot."""
+    host = host.removesuffix(".")
     labels = host.split(".", 2)
-    return labels[2] if len(labels) == 3 and labels[1] == "blob" else host
+    if len(labels) == 3 and labels[1] in SOURCE_SERVICES:
+        return labels[2], labels[1]
+    return host, None
 
 
-def is_public_endpoint_of(source: SourceAddress, account: str) -> bool:
-    """Returns whether a URL is below the public cloud endpoint of an account. The Azure CLI sends
-    the source of a copy like this, whatever endpoint it was given."""
-    owner, _, domain = _without_root(source.host).partition(".")
-    return (
-        domain == _PUBLIC_BLOB_DOMAIN
+def service_of_public_endpoint(source: SourceAddress, account: str) -> str | None:
+    """Returns the service of a URL below the public cloud endpoint of an account, or None. The
+    Azure CLI sends the source of a copy like this, whatever endpoint it was given."""
+    domain, service = _split_host(source.host)
+    owner = source.host.partition(".")[0]
+    is_endpoint = (
+        domain == _PUBLIC_DOMAIN
         and owner.removesuffix(SECONDARY) == account
         and source.port == _DEFAULT_PORTS[source.scheme]
     )
+    return service if is_endpoint else None
 
 
 def is_allowed(source: SourceAddress, allowed: Iterable[CopySource]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
@@ -12,8 +14,10 @@ from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.common import ContentHeaders, Metadata
 from etagere.protocol.http.ranges import Range
+from etagere.protocol.rest.checksums import MD5_BYTES
 from etagere.protocol.rest.refusals import unread_source
 from etagere.protocol.sources.addresses import SourceAddress
+from etagere.rules.names import check_metadata
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +50,8 @@ class RemoteSource:
         self.status = status
         self.fields = fields
         """Its headers, by names in lower case."""
-        self.metadata = metadata
-        """Its metadata; names keep their case."""
+        self.metadata = metadata if _is_metadata(metadata) else ()
+        """Its metadata, whose names keep their case; none if no object here could have it."""
         self.length = _length(fields.get("content-length"))
         """None if it is unknown."""
 
@@ -60,7 +64,15 @@ class RemoteSource:
             self._text("content-language"),
             self._text("content-disposition"),
             self._text("cache-control"),
+            self._md5(),
         )
+
+    def _md5(self) -> bytes | None:
+        try:
+            md5 = base64.b64decode(self.fields.get("content-md5", ""), validate=True)
+        except (binascii.Error, ValueError):
+            return None
+        return md5 if len(md5) == MD5_BYTES else None
 
     def _text(self, name: str) -> str:
         value = self.fields.get(name, "")
@@ -107,6 +119,11 @@ class RemoteSource:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+def _is_metadata(pairs: Metadata) -> bool:
+    is_valid = all(is_text(name) and is_text(value) for name, value in pairs)
+    return is_valid and check_metadata(pairs) is None
 
 
 def too_large(bytes_max: int) -> Refused:

@@ -1,22 +1,19 @@
 """Copies of blobs.
 
-Sources in this store are copied synchronously, whatever their size. Sources on other servers are
-read asynchronously, unless the client requests a synchronous copy.
+Blobs of this store are copied synchronously, whatever their size. The bytes of files, and of
+sources on other servers, are read: asynchronously, unless a file is short or the client requests a
+synchronous copy.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Final
 
 from msgspec.structs import replace
 
-from etagere.auth.request import address, is_text
 from etagere.engine.interface import Fault, FaultReason, Refused
 from etagere.errors import Refusal
 from etagere.model.blobs import Blob, CopyStatus
-from etagere.model.common import ContentHeaders, Metadata
 from etagere.model.copies import (
     AbortCopy,
     BeginCopy,
@@ -27,31 +24,34 @@ from etagere.model.copies import (
     PutCopy,
 )
 from etagere.model.ids import new_id
+from etagere.model.sources import SourceBlob, SourceFile
 from etagere.operations.blob import copies, pending_copies
 from etagere.protocol.blob import decode, decode_sources, decode_tags, decode_tiers
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED
-from etagere.protocol.blob.sources import (
-    COPY,
-    INCREMENTAL_COPY,
-    SYNCHRONOUS_COPY,
-    LocalSource,
-    Source,
-)
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest import checksums, leases, uploads
 from etagere.protocol.rest.conditions import write_conditions
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.metadata import read_metadata
-from etagere.protocol.rest.refusals import UnreadSource, unread_source
+from etagere.protocol.rest.refusals import unread_source
 from etagere.protocol.rest.responses import Headers, stamp_headers
-from etagere.protocol.sources import addresses
+from etagere.protocol.sources import requests
+from etagere.protocol.sources.opening import (
+    COPY,
+    COPY_OF_BYTES,
+    INCREMENTAL_COPY,
+    SYNCHRONOUS_COPY,
+    LocalSource,
+    Source,
+)
 from etagere.protocol.sources.remote import RemoteSource
 from etagere.rules.copies import COPY_BYTES_MAX, SYNCHRONOUS_BYTES_MAX
 from etagere.rules.leases import format_lease_id
-from etagere.rules.names import check_metadata
 
 _ATTEMPTS_MAX = 8
+_COPIED_AT_ONCE_BYTES_MAX = 16 << 20
+"""The bytes of longer files are copied after the response."""
 _TOO_LARGE: Final = (
     "The source request body for synchronous copy is too large and exceeds the maximum permissible "
     f"limit ({SYNCHRONOUS_BYTES_MAX >> 20}MB)."
@@ -69,25 +69,43 @@ async def copy_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
     if isinstance(source, RemoteSource):
         return _accepted(await _begin_copy(deps, asked, source))
     async with source:
-        command = CopyBlob(asked, _blob_source(exchange, source))
+        if isinstance(source.found, SourceFile):
+            return _accepted(await _copy_file(exchange, deps, asked))
+        command = CopyBlob(asked, _blob_source(exchange, source.found))
         blob = await deps.engine.write(copies.copy_blob, command)
     assert blob is not None, "any version was asked for"
     return _accepted(blob)
 
 
-async def _begin_copy(deps: BlobDependencies, asked: Destination, source: RemoteSource) -> Blob:
+async def _copy_file(exchange: Exchange, deps: BlobDependencies, asked: Destination) -> Blob:
+    """Copies the bytes of a file of this store."""
+    source = await deps.sources.open(exchange, COPY_OF_BYTES, bytes_max=COPY_BYTES_MAX)
+    if (source.length or 0) > _COPIED_AT_ONCE_BYTES_MAX:
+        return await _begin_copy(deps, asked, source)
+    async with source:
+        await deps.engine.read(copies.precheck_copy, asked)
+        async with deps.store.writer(source.length) as writer:
+            body = await uploads.receive_source(source.chunks(), writer)
+            command = PutCopy(asked, body, source.headers, source.metadata)
+            return await deps.engine.write(copies.put_copy, command)
+
+
+async def _begin_copy(deps: BlobDependencies, asked: Destination, source: Source) -> Blob:
     """Starts an asynchronous copy, which closes its source."""
     try:
+        _require_bytes(source)
         command = BeginCopy(
             asked,
             source.length or 0,
-            _described(source),
-            _metadata(source),
+            source.headers,
+            source.metadata,
             deps.copying.process,
         )
+        # The MD5 of a file is what its client has set.
+        md5 = command.headers.content_md5 if isinstance(source, RemoteSource) else None
         with deps.copying.reserve(asked.copy_id):
             begun = await deps.engine.write(pending_copies.begin_copy, command)
-            deps.copying.start(begun.copy_ref, source, command.headers.content_md5)
+            deps.copying.start(begun.copy_ref, source, md5)
     except BaseException:
         await source.close()
         raise
@@ -102,11 +120,11 @@ async def copy_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Resp
     for _ in range(_ATTEMPTS_MAX):
         async with await _opened_in_time(exchange, deps, reads_tags=copies_tags) as source:
             asked = replace(asked, source=source.address)
-            if isinstance(source, RemoteSource):
+            if isinstance(source, RemoteSource) or isinstance(source.found, SourceFile):
                 blob, crc = await _fetch_copy(deps, asked, source, expected)
                 return _accepted(blob, _received(exchange, crc, expected))
             crc = await _checked(source, expected)
-            found = _blob_source(exchange, source, stamp=source.found.stamp)
+            found = _blob_source(exchange, source.found, stamp=source.found.stamp)
             shared = await deps.engine.write(copies.copy_blob, CopyBlob(asked, found))
             if shared is not None:
                 return _accepted(shared, _received(exchange, crc, expected))
@@ -129,16 +147,17 @@ async def _opened_in_time(
 async def _fetch_copy(
     deps: BlobDependencies,
     asked: Destination,
-    source: RemoteSource,
+    source: Source,
     expected: checksums.SourceChecksums,
 ) -> tuple[Blob, int]:
-    headers, metadata = _described(source), _metadata(source)
+    _require_bytes(source)
+    headers = source.headers
     await deps.engine.read(copies.precheck_copy, asked)
     async with deps.store.writer(source.length, md5=True) as writer:
         body = await uploads.receive_source(source.chunks(), writer)
         expected.require(body.crc, writer.md5)
         headers = replace(headers, content_md5=writer.md5)
-        command = PutCopy(asked, body, headers, metadata)
+        command = PutCopy(asked, body, headers, source.metadata)
         blob = await deps.engine.write(copies.put_copy, command)
     return blob, body.crc
 
@@ -150,17 +169,17 @@ async def incremental_copy_blob(exchange: Exchange, deps: BlobDependencies) -> R
     except Refused as refused:
         raise _as_direct_refusal(exchange, refused) from None
     async with source:
-        if isinstance(source, RemoteSource):
+        if isinstance(source, RemoteSource) or isinstance(source.found, SourceFile):
             raise Refused(Refusal("InvalidSourceBlobUrl"))
         asked = replace(asked, source=source.address)
-        command = CopyIncrementally(asked, _blob_source(exchange, source))
+        command = CopyIncrementally(asked, _blob_source(exchange, source.found))
         blob = await deps.engine.write(copies.copy_incrementally, command)
     # Clients expect a pending copy, and find it complete when they check.
     return _accepted(blob, status=CopyStatus.PENDING)
 
 
 async def abort_copy_blob(exchange: Exchange, deps: BlobDependencies) -> Response:
-    copy_id = decode_sources.aborted_copy(exchange)
+    copy_id = requests.aborted_copy(exchange)
     command = AbortCopy(decode.blob_name(exchange), copy_id, leases.lease_id(exchange))
     await deps.engine.write(pending_copies.abort_copy, command)
     deps.copying.cancel(copy_id)
@@ -184,9 +203,8 @@ def _destination(exchange: Exchange, tags: tuple[tuple[str, str], ...] = ()) -> 
     )
 
 
-def _blob_source(exchange: Exchange, source: LocalSource, stamp: int | None = None) -> BlobSource:
-    conditions = decode_sources.source_conditions(exchange)
-    return BlobSource(source.found.blob, source.found.snapshot, conditions, stamp)
+def _blob_source(exchange: Exchange, found: SourceBlob, stamp: int | None = None) -> BlobSource:
+    return BlobSource(found.blob, found.snapshot, requests.source_conditions(exchange), stamp)
 
 
 def _as_own_tag_refusal(refused: Refused) -> Refused:
@@ -199,18 +217,9 @@ def _as_own_tag_refusal(refused: Refused) -> Refused:
 
 
 def _as_direct_refusal(exchange: Exchange, refused: Refused) -> Refused:
-    """Returns the refusal for a missing source in the same account, which is like that of a direct
-    request."""
-    refusal = refused.refusal
-    if not isinstance(refusal, UnreadSource) or refusal.status != 404:
-        return _as_own_tag_refusal(refused)
-    named = addresses.parse(decode_sources.copy_source(exchange))
-    code = str(refusal.facts.get("CopySourceErrorCode"))
-    if named is None or code not in ("BlobNotFound", "ContainerNotFound"):
-        return refused
-    if address(named.authority, named.path).account != exchange.request.account:
-        return refused
-    return Refused(Refusal(code))
+    codes = ("BlobNotFound", "ContainerNotFound")
+    direct = requests.direct_refusal(exchange, refused.refusal, codes)
+    return _as_own_tag_refusal(refused) if direct is None else Refused(direct)
 
 
 _ENCRYPTION_SINCE: Final = "2021-06-08"
@@ -234,29 +243,17 @@ def _accepted(
     return Response(202, headers + (received or []))
 
 
-# Properties of sources on other servers
+# Sources whose bytes are read
 
 
-def _described(source: RemoteSource) -> ContentHeaders:
+def _require_bytes(source: Source) -> None:
+    """Refuses a remote source that is not a block blob: the bytes do not show which pages exist, or
+    where blocks end."""
+    if isinstance(source, LocalSource):
+        return
     kind = source.fields.get("x-ms-blob-type", "BlockBlob")
     if kind != "BlockBlob":
-        # The bytes do not show which pages exist, or where blocks end.
         raise Refused(Refusal("InvalidSourceBlobType", {"Source": kind[:20]}))
-    try:
-        md5 = base64.b64decode(source.fields.get("content-md5", ""), validate=True)
-    except (binascii.Error, ValueError):
-        md5 = b""
-    return replace(source.headers, content_md5=md5 if len(md5) == _MD5_BYTES else None)
-
-
-_MD5_BYTES = 16
-
-
-def _metadata(source: RemoteSource) -> Metadata:
-    """Returns the metadata of a source, or none if a blob could not have it."""
-    pairs = source.metadata
-    is_valid = all(is_text(name) and is_text(value) for name, value in pairs)
-    return pairs if is_valid and check_metadata(pairs) is None else ()
 
 
 # Checksums

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -17,8 +16,9 @@ from etagere.model.bodies import Body, Mapped
 from etagere.model.common import ContentHeaders
 from etagere.model.conditions import NO_CONDITIONS
 from etagere.model.ids import new_id
-from etagere.model.sources import FindPieces, PutBlobFromBlob
+from etagere.model.sources import PutBlobFromBlob, SourceBlob, SourceFile
 from etagere.operations.blob import appends, blobs, page_blobs, sharing, staging
+from etagere.operations.sources import PIECES_GONE
 from etagere.protocol.blob import (
     decode,
     decode_pages,
@@ -30,7 +30,6 @@ from etagere.protocol.blob import (
 )
 from etagere.protocol.blob.dependencies import BlobDependencies
 from etagere.protocol.blob.encode import ENCRYPTED
-from etagere.protocol.blob.sources import UPLOAD, LocalSource, Source
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest import checksums, leases, requests, uploads
 from etagere.protocol.rest.conditions import write_conditions
@@ -38,7 +37,9 @@ from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.metadata import read_metadata
 from etagere.protocol.rest.ranges import source_range
 from etagere.protocol.rest.refusals import without_source_message
-from etagere.protocol.rest.responses import Headers, stamp_headers
+from etagere.protocol.rest.responses import stamp_headers
+from etagere.protocol.sources.opening import UPLOAD, LocalSource, Source
+from etagere.protocol.sources.receiving import ReceivedSource, copied_source, shared_source
 from etagere.rules.page_blobs import LENGTH_HEADER, check_resizable
 
 # Sharing the bytes of a larger source takes no time, so they are read only to verify checksums.
@@ -48,19 +49,6 @@ T = TypeVar("T")
 
 _Prechecks = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
 """Check the destination: without its conditions, and with them."""
-
-
-class _Received(NamedTuple):
-    """Bytes from a source, durable and verified."""
-
-    body: Body
-    md5: bytes | None
-    borrowed: bool = False
-    """Whether the source holds the pieces too."""
-
-    def headers(self, exchange: Exchange) -> Headers:
-        """Returns the headers that confirm it."""
-        return checksums.upload_checksum_headers(exchange, self.body.crc, self.md5)
 
 
 async def put_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Response:
@@ -78,7 +66,7 @@ async def put_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Resp
     bytes_max = uploads.bytes_max(exchange, limits.BLOCK_BYTES_MAX)
     async with (
         await deps.sources.open(exchange, UPLOAD, bytes_max=bytes_max, precheck=precheck) as source,
-        _copied(exchange, deps, source, expected) as received,
+        copied_source(exchange, deps.store, source, expected) as received,
     ):
         await deps.engine.write(staging.put_block, replace(command, body=received.body))
     return Response(201, [*received.headers(exchange), ENCRYPTED])
@@ -92,7 +80,7 @@ async def append_block_from_url(exchange: Exchange, deps: BlobDependencies) -> R
         partial(deps.engine.read, appends.precheck_append, command),
     )
 
-    async def append(received: _Received) -> Appended:
+    async def append(received: ReceivedSource) -> Appended:
         whole = replace(command, body=received.body, borrowed=received.borrowed)
         shares = sharing.append_shared_block
         return await deps.engine.write(shares if received.borrowed else appends.append_block, whole)
@@ -121,7 +109,7 @@ async def put_page_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
         partial(deps.engine.read, page_blobs.precheck_page, command),
     )
 
-    async def put(received: _Received) -> Blob:
+    async def put(received: ReceivedSource) -> Blob:
         if received.body.length != length:
             raise Refused(Refusal("InvalidRange", {"ContentLength": received.body.length}))
         whole = replace(command, body=received.body, borrowed=received.borrowed)
@@ -139,10 +127,10 @@ async def _add_from_source(
     deps: BlobDependencies,
     limits: uploads.Limits,
     prechecks: _Prechecks,
-    add: Callable[[_Received], Awaitable[T]],
+    add: Callable[[ReceivedSource], Awaitable[T]],
     *,
     on_pages: bool = False,
-) -> tuple[_Received, T]:
+) -> tuple[ReceivedSource, T]:
     """Adds the bytes of the source to a blob: shared if the source still has them, otherwise
     copied."""
     try:
@@ -156,21 +144,22 @@ async def _add_source(
     deps: BlobDependencies,
     limits: uploads.Limits,
     prechecks: _Prechecks,
-    add: Callable[[_Received], Awaitable[T]],
+    add: Callable[[ReceivedSource], Awaitable[T]],
     *,
     on_pages: bool,
-) -> tuple[_Received, T]:
+) -> tuple[ReceivedSource, T]:
     expected = checksums.source_checksums(exchange)
     bytes_max = uploads.bytes_max(exchange, limits)
     async with await _open_source(exchange, deps, bytes_max, prechecks, expected) as source:
-        shared = await _shared(deps, source, expected, on_pages)
+        is_shareable = sharing.are_page_aligned if on_pages else None
+        shared = await shared_source(deps.engine, source, expected, is_shareable)
         if shared is not None:
             try:
                 return shared, await add(shared)
             except Refused as refused:
-                if refused.refusal.code != sharing.PIECES_GONE:
+                if refused.refusal.code != PIECES_GONE:
                     raise
-        async with _copied(exchange, deps, source, expected) as received:
+        async with copied_source(exchange, deps.store, source, expected) as received:
             return received, await add(received)
 
 
@@ -198,41 +187,6 @@ async def _open_source(
         await source.close()
         raise
     return source
-
-
-async def _shared(
-    deps: BlobDependencies, source: Source, expected: checksums.SourceChecksums, on_pages: bool
-) -> _Received | None:
-    """Returns the shared pieces; None if nothing can be shared."""
-    if not isinstance(source, LocalSource):
-        return None
-    ask = FindPieces(source.found, source.start, source.length)
-    pieces = await deps.engine.read(sharing.find_pieces, ask)
-    if not pieces or (on_pages and not sharing.are_page_aligned(pieces)):
-        return None
-    md5 = None
-    if expected.md5 is None:
-        crc = await checksums.crc64_of(source.chunks())
-    else:
-        crc, md5 = await checksums.checksums_of(source.chunks())
-    expected.require(crc, md5)
-    return _Received(Body(b"", source.length, crc, pieces=pieces), md5, borrowed=True)
-
-
-@asynccontextmanager
-async def _copied(
-    exchange: Exchange, deps: BlobDependencies, source: Source, expected: checksums.SourceChecksums
-) -> AsyncIterator[_Received]:
-    """Copies the bytes of the source to new pieces, at least one."""
-    wants_md5 = expected.md5 is not None
-    async with deps.store.writer(source.length, inline=False, md5=wants_md5) as writer:
-        body = await uploads.receive_source(source.chunks(), writer)
-        if not body.length:
-            written = exchange.header("x-ms-source-range") or ""
-            raise requests.invalid_header("x-ms-source-range", written)
-        md5 = writer.md5 if wants_md5 else None
-        expected.require(body.crc, md5)
-        yield _Received(body, md5)
 
 
 # Whole blobs
@@ -268,7 +222,7 @@ async def put_blob_from_url(exchange: Exchange, deps: BlobDependencies) -> Respo
         exchange, deps, bytes_max, prechecks, expected, reads_tags=copies_tags
     ) as source:
         if copies_tags and isinstance(source, LocalSource):
-            command = replace(command, tags=source.blob.tags)
+            command = replace(command, tags=source.tags)
         described = source.headers if copies_properties else ContentHeaders()
         command = replace(command, headers=_described(command.headers, described))
         blob, crc = await _put(deps, source, command, expected)
@@ -281,14 +235,14 @@ async def _put(
     deps: BlobDependencies, source: Source, command: PutBlob, expected: checksums.SourceChecksums
 ) -> tuple[Blob, int]:
     """Puts the blob; returns it with the CRC64 of its bytes."""
-    if isinstance(source, LocalSource) and source.is_whole and _is_shareable(source):
+    if isinstance(source, LocalSource) and source.is_whole and (found := _shareable(source)):
         if expected != checksums.NO_CHECKSUMS or source.length <= _READ_BYTES_MAX:
             crc, md5 = await checksums.checksums_of(source.chunks())
             expected.require(crc, md5)
             command = _with_md5(command, md5)
         else:
             crc = await source.crc64()
-        shared = PutBlobFromBlob(command, source.found)
+        shared = PutBlobFromBlob(command, found)
         blob = await deps.engine.write(sharing.put_blob_from_blob, shared)
         if blob is not None:
             return blob, crc
@@ -302,10 +256,13 @@ async def _put(
     return blob, body.crc
 
 
-def _is_shareable(source: LocalSource) -> bool:
-    """Returns whether the content can be shared. Page and append blobs have interval maps, which
-    block blobs cannot have."""
-    return not isinstance(source.blob.content, Mapped)
+def _shareable(source: LocalSource) -> SourceBlob | None:
+    """Returns the source if its content can be shared. Files, page blobs and append blobs have
+    interval maps, which block blobs cannot have."""
+    found = source.found
+    if isinstance(found, SourceFile) or isinstance(source.content, Mapped):
+        return None
+    return found
 
 
 def _described(asked: ContentHeaders, source: ContentHeaders) -> ContentHeaders:

@@ -1,48 +1,53 @@
-"""The sources of copies and of uploads from URLs: blobs of this store or of another server.
+"""The sources of copies and of uploads from URLs: blobs and files of this store, or what another
+server sends.
 
     async with await deps.sources.open(exchange, UPLOAD) as source:
         if isinstance(source, LocalSource):
-            ...     # source.found identifies the version; its record is source.blob
+            ...     # source.found identifies the version
         async for chunk in source.chunks():
             ...
 
 A *local* source is looked up in the ledger, never fetched, whatever name of this server its URL
-has. Access is checked as for a request of the caller with nothing but the URL. A *remote* source is
-fetched only if the operator allows its host.
+has and whichever process serves it. A *remote* source is fetched only if the operator allows its
+host.
 
 A source that cannot be read is refused with an `UnreadSource`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from etagere.auth.permissions import READ_BLOB, Permit, Public, authorize, refuse_anonymous
-from etagere.auth.principal import Anonymous, KeyOwner
+from etagere.auth.principal import Anonymous, KeyOwner, Principal
 from etagere.auth.request import is_text
 from etagere.bodies.contents import require_intact
 from etagere.bodies.store import BodyStore
-from etagere.engine.interface import C, Engine, ReadTxn, Refused, T, unwrap
+from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
-from etagere.model.blobs import Blob, BlobName, GetBlob, OpenBlob
+from etagere.model.blobs import Blob
 from etagere.model.conditions import Conditions
-from etagere.model.sources import SourceBlob
-from etagere.operations.blob import blobs
-from etagere.protocol.blob import decode, decode_sources
-from etagere.protocol.blob.permitted import read_permitted
+from etagere.opens.table import OpenTable
+from etagere.operations.file.changes import file_node
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.ranges import source_range
 from etagere.protocol.rest.refusals import unread_source, unread_source_for
 from etagere.protocol.rest.requests import invalid_header
-from etagere.protocol.sources import addresses
+from etagere.protocol.sources import addresses, requests
 from etagere.protocol.sources.addresses import SourceAddress
-from etagere.protocol.sources.local import LocalSource
+from etagere.protocol.sources.local import LocalSource, StoredObject
+from etagere.protocol.sources.lookup import (
+    SOURCE_TRAILING_DOT,
+    Lookup,
+    authorize_blob,
+    authorize_file,
+)
 from etagere.protocol.sources.remote import UPLOAD_SECONDS_MAX, RemoteSource, too_large
 from etagere.rules import conditions as condition_rules
 from etagere.rules import copies as copy_rules
+from etagere.rules import file_copies as file_copy_rules
 from etagere.rules import tags as tag_rules
 from etagere.settings import CopySource
 
@@ -61,8 +66,8 @@ class SourceUse(NamedTuple):
     """Unmet conditions are refused as `SourceConditionNotMet` (412); otherwise as a source that
     could not be read (304 or 412)."""
     owner_reads: bool = False
-    """Whether an account key that signed the request grants access to all sources of the account;
-    otherwise the URL must have a token, or the container must be public."""
+    """Whether an account key that signed the request grants access to all sources of the account
+    and the service; otherwise the URL must have a token, or the container must be public."""
     reads: bool = True
     """Whether the bytes are read. Otherwise a local source has no `chunks` and no range, and is
     found quickly, whatever its size."""
@@ -71,9 +76,11 @@ class SourceUse(NamedTuple):
 
 
 COPY: Final = SourceUse(is_copy=True, owner_reads=True, reads=False, seconds_max=None)
+COPY_OF_BYTES: Final = COPY._replace(reads=True)
 INCREMENTAL_COPY: Final = SourceUse(is_copy=True, owner_reads=True, reads=False)
 SYNCHRONOUS_COPY: Final = SourceUse(is_copy=True)
 UPLOAD: Final = SourceUse(is_copy=False)
+UPLOAD_TO_FILE: Final = SourceUse(is_copy=False, owner_reads=True)
 
 
 class Sources:
@@ -85,14 +92,17 @@ class Sources:
         store: BodyStore,
         authenticator: Authenticator,
         allowed: tuple[CopySource, ...],
-        port: int,
+        ports: Mapping[str, int],
+        opens: OpenTable | None = None,
     ) -> None:
-        """`allowed` are the other servers that may be read; `port` is that of the blob service."""
+        """`allowed` are the other servers that may be read; `ports` are those of this server's
+        services, by name. `opens` is the table of open files, in the process that has it."""
         self._engine = engine
         self._store = store
         self._authenticator = authenticator
         self._allowed = allowed
-        self._port = port
+        self._ports = ports
+        self._opens = opens
         self._fetcher = _fetcher() if allowed else None
 
     async def close(self) -> None:
@@ -119,22 +129,24 @@ class Sources:
         Raises `Refused`: with `InvalidHeaderValue` for an invalid URL, and with an `UnreadSource`
         for a source that does not exist, may not be read or could not be.
         """
-        written = decode_sources.copy_source(exchange)
+        written = requests.copy_source(exchange)
         source = addresses.parse(written)
         if source is None or not is_text(written):
             raise invalid_header("x-ms-copy-source", written.partition("?")[0])
         asked = source_range(exchange)
-        conditions = decode_sources.source_conditions(exchange)
+        conditions = requests.source_conditions(exchange)
         needs_tags = reads_tags or conditions.if_tags is not None
         if precheck is not None:
             await precheck()
         request = exchange.request
         host = exchange.header("host") or ""
         is_allowed = addresses.is_allowed(source, self._allowed)
-        if addresses.is_this_server(source, host, request.scheme, self._port) or (
-            not is_allowed and addresses.is_public_endpoint_of(source, request.account)
-        ):
-            opened = await self._open_local(exchange, source, asked, use, conditions, needs_tags)
+        service = addresses.service_here(source, host, request.scheme, request.service, self._ports)
+        if service is None and not is_allowed:
+            service = addresses.service_of_public_endpoint(source, request.account)
+        if service is not None:
+            place = _Place(source, service)
+            opened = await self._open_local(exchange, place, asked, use, conditions, needs_tags)
             if bytes_max is not None and opened.length > bytes_max:
                 await opened.close()
                 raise too_large(bytes_max)
@@ -144,7 +156,7 @@ class Sources:
             raise unread_source(403, "AuthorizationFailure", message)
         if not written.isascii() or reads_tags:
             raise invalid_header("x-ms-copy-source", source.without_secrets())
-        forwarded = decode_sources.forwarded_conditions(exchange)
+        forwarded = requests.forwarded_conditions(exchange)
         try:
             return await self._fetcher.fetch(source, forwarded, asked, bytes_max, use.seconds_max)
         except Refused as refused:
@@ -157,31 +169,26 @@ class Sources:
     async def _open_local(
         self,
         exchange: Exchange,
-        source: SourceAddress,
+        place: _Place,
         asked: Range | None,
         use: SourceUse,
         conditions: Conditions,
         needs_tags: bool,
     ) -> LocalSource:
-        asking = _request_for(exchange, source)
+        def check(stored: StoredObject) -> None:
+            _check(stored, conditions, is_copy=use.is_copy)
+
         try:
-            if asking.parameter("versionid") is not None:
-                raise Refused(Refusal("UnsupportedQueryParameter"))
-            name, snapshot = decode.blob_name(asking), decode.snapshot(asking)
-            permit = await self._permit(exchange, asking, name, use, needs_tags)
-            ask = GetBlob(name, snapshot=snapshot)
+            lookup = await self._authorize(exchange, place, use, needs_tags)
             reader = self._store.open_reader()
             try:
                 if use.reads:
-                    opened = await self._opened(exchange, permit, ask, asked, use, conditions)
-                    blob = opened.result.blob
-                    require_intact(opened.plan)
-                    reader.limit_to(opened.plan)
+                    found, stored, opened = await lookup.open(check, asked)
+                    plan = b"" if opened is None else opened.plan
+                    require_intact(plan)
+                    reader.limit_to(plan)
                 else:
-                    opened = None
-                    shown = await self._read(exchange, permit, blobs.get_blob, ask, name)
-                    blob = shown.blob
-                    _check(blob, conditions, is_copy=use.is_copy)
+                    found, stored, opened = await lookup.find(check)
                     reader.limit_to(b"")
             except BaseException:
                 reader.close()
@@ -189,78 +196,34 @@ class Sources:
         except _Unfit:
             raise
         except Refused as refused:
-            raise unread_source_for(refused.refusal) from None
-        found = SourceBlob(name, snapshot, blob.stamp)
-        return LocalSource(source.without_secrets(), found, blob, opened, reader)
+            raise unread_source_for(refused.refusal, place.service) from None
+        return LocalSource(place.address.without_secrets(), found, stored, opened, reader)
 
-    async def _permit(
-        self,
-        exchange: Exchange,
-        asking: Exchange,
-        name: BlobName,
-        use: SourceUse,
-        needs_tags: bool,
-    ) -> Permit:
+    async def _authorize(
+        self, exchange: Exchange, place: _Place, use: SourceUse, needs_tags: bool
+    ) -> Lookup:
         """Authorizes the read like a separate request with nothing but the URL."""
-        principal = await self._authenticator.authenticate_source(exchange, asking)
+        asking = _request_for(exchange, place)
+        principal: Principal = await self._authenticator.authenticate_source(exchange, asking)
         owner = exchange.principal
         if (
             use.owner_reads
+            and place.service == exchange.request.service
             and isinstance(principal, Anonymous)
             and isinstance(owner, KeyOwner)
             and owner.account == principal.account
         ):
             principal = owner
-        target = f"{name.container.name}/{name.name}"
-        permit = unwrap(
-            authorize(
-                principal,
-                "blob",
-                READ_BLOB,
-                target,
-                extra_letters="t" if needs_tags else "",
-                version=exchange.version,
-            )
-        )
-        if needs_tags and permit.public is not Public.NOTHING:
-            # Public access includes blobs, but not their tags.
-            raise Refused(refuse_anonymous(exchange.version))
-        return permit
+        if place.service == "file":
+            return authorize_file(self._engine, self._opens, exchange, asking, principal)
+        return authorize_blob(self._engine, exchange, asking, principal, needs_tags)
 
-    async def _opened(
-        self,
-        exchange: Exchange,
-        permit: Permit,
-        ask: GetBlob,
-        asked: Range | None,
-        use: SourceUse,
-        conditions: Conditions,
-    ) -> blobs.OpenedBlob:
-        first, last = (None, None) if asked is None else (asked.start, asked.end)
-        for brief in (True, False):
-            command = _OpenSource(OpenBlob(ask, first, last, brief), conditions, use.is_copy)
-            opened = await self._read(
-                exchange, permit, _open_source, command, ask.blob, in_thread=not brief
-            )
-            if opened is not None:
-                return opened
-        raise RuntimeError("what may take long is not given up")
 
-    async def _read(
-        self,
-        exchange: Exchange,
-        permit: Permit,
-        operation: Callable[[ReadTxn, C], T],
-        command: C,
-        name: BlobName,
-        *,
-        in_thread: bool = False,
-    ) -> T:
-        version = exchange.version
-        read_class = exchange.read_class(operation.__name__) if in_thread else None
-        return await read_permitted(
-            self._engine, permit, version, operation, command, name.container, read_class=read_class
-        )
+class _Place(NamedTuple):
+    """Where a source in this store is."""
+
+    address: SourceAddress
+    service: str
 
 
 def _fetcher() -> Fetcher:
@@ -270,16 +233,19 @@ def _fetcher() -> Fetcher:
     return Fetcher()
 
 
-def _request_for(exchange: Exchange, source: SourceAddress) -> Exchange:
+def _request_for(exchange: Exchange, place: _Place) -> Exchange:
     """Returns the request that the caller could have sent for the source."""
+    source = place.address
     # A token for HTTPS only is not valid if the request was sent over HTTP.
     is_encrypted = source.scheme == exchange.request.scheme == "https"
+    trailing_dot = exchange.header(SOURCE_TRAILING_DOT)
     return exchange.nested(
         "GET",
         f"{source.path}?{source.query}",
-        {},
+        {} if trailing_dot is None else {SOURCE_TRAILING_DOT: trailing_dot},
         host=source.authority,
         scheme="https" if is_encrypted else "http",
+        service=place.service,
     )
 
 
@@ -288,32 +254,23 @@ class _Unfit(Refused):
     of its read, this is the response to the request."""
 
 
-class _OpenSource(NamedTuple):
-    """The source to open, and its conditions."""
-
-    command: OpenBlob
-    conditions: Conditions
-    is_copy: bool
-
-
-def _open_source(txn: ReadTxn, asked: _OpenSource) -> blobs.OpenedBlob | None:
-    """Opens a source; conditions are checked before the range, as in any read."""
-    result = blobs.get_blob(txn, asked.command.ask)
-    _check(result.blob, asked.conditions, is_copy=asked.is_copy)
-    return blobs.open_found(txn, asked.command, result)
-
-
-def _check(blob: Blob, conditions: Conditions, *, is_copy: bool) -> None:
+def _check(stored: StoredObject, conditions: Conditions, *, is_copy: bool) -> None:
     """Refuses a local source that does not meet the conditions, or cannot be copied."""
     judge = condition_rules.check_source if is_copy else condition_rules.check_source_read
-    unmet = judge(conditions, blob.stamp)
+    unmet = judge(conditions, stored.stamp)
     if unmet is None:
-        unmet = tag_rules.check_condition(conditions.if_tags, blob.tags)
-    refusal = unmet or copy_rules.check_source(blob)
+        tags = stored.tags if isinstance(stored, Blob) else ()
+        unmet = tag_rules.check_condition(conditions.if_tags, tags)
+    refusal = unmet
+    if refusal is None and isinstance(stored, Blob):
+        refusal = copy_rules.check_source(stored)
+    elif refusal is None and not isinstance(stored, Blob):
+        refusal = file_copy_rules.check_not_pending(file_node(stored))
     if refusal is None:
         return
     if not is_copy:
-        raise _Unfit(unread_source_for(refusal).refusal)
+        service = "blob" if isinstance(stored, Blob) else "file"
+        raise _Unfit(unread_source_for(refusal, service).refusal)
     if refusal is unmet:
         raise _Unfit(Refusal("SourceConditionNotMet", unmet.facts))
     raise _Unfit(refusal)

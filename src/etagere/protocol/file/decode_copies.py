@@ -1,0 +1,131 @@
+"""Decoding of copies of files."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from etagere.model.file_copies import CopyTimes, FileDestination, FromSource
+from etagere.model.files import NewPermission, PosixChange
+from etagere.model.ids import new_id
+from etagere.protocol.file import decode, decode_entries, decode_permissions
+from etagere.protocol.rest import checksums, leases
+from etagere.protocol.rest.exchange import Exchange
+from etagere.protocol.rest.metadata import read_metadata
+from etagere.protocol.rest.requests import invalid_header
+
+_ATTRIBUTES: Final = "x-ms-file-attributes"
+_CREATION_TIME: Final = "x-ms-file-creation-time"
+_LAST_WRITE_TIME: Final = "x-ms-file-last-write-time"
+_CHANGE_TIME: Final = "x-ms-file-change-time"
+_PERMISSION_MODE: Final = "x-ms-file-permission-copy-mode"
+_OWNER_MODE: Final = "x-ms-file-owner-copy-mode"
+_MODE_MODE: Final = "x-ms-file-mode-copy-mode"
+_OF_FILES: Final = (
+    _ATTRIBUTES,
+    _CREATION_TIME,
+    _LAST_WRITE_TIME,
+    _CHANGE_TIME,
+    _PERMISSION_MODE,
+    _OWNER_MODE,
+    _MODE_MODE,
+)
+"""Headers that may ask for a property of the source, which only files have."""
+_TIMES_OF_COPY_SINCE: Final = "2019-07-07"
+"""The first version in which a copy has times of its own; older ones take those of the source."""
+
+
+def destination(exchange: Exchange) -> FileDestination:
+    """Returns the destination of a copy; the address of its source is added later."""
+    default = "source" if exchange.version < _TIMES_OF_COPY_SINCE else "now"
+    return FileDestination(
+        decode.path_to_change(exchange),
+        new_id(),
+        "",
+        new_id(),
+        leases.lease_id(exchange),
+        exchange.permit.only_if_absent,
+        _ignores_read_only(exchange),
+        read_metadata(exchange),
+        CopyTimes(
+            _time(exchange, _CREATION_TIME, "now"),
+            _time(exchange, _LAST_WRITE_TIME, default),
+            _time(exchange, _CHANGE_TIME, default),
+        ),
+        _attributes(exchange),
+        decode.switch(exchange, "x-ms-file-copy-set-archive"),
+        _permission(exchange),
+        _posix(exchange),
+        _copies(exchange, _OWNER_MODE),
+        _copies(exchange, _MODE_MODE),
+    )
+
+
+def require_file_source(exchange: Exchange) -> None:
+    """Refuses a copy that asks for properties that its source does not have, as it is no file."""
+    for name in _OF_FILES:
+        written = exchange.header(name)
+        if written is not None and written.lower() == "source":
+            raise invalid_header(name, written)
+
+
+def _ignores_read_only(exchange: Exchange) -> bool:
+    """Some clients spell the header differently."""
+    names = ("x-ms-file-copy-ignore-readonly", "x-ms-file-copy-ignore-read-only")
+    return any(decode.switch(exchange, name) for name in names)
+
+
+def _time(exchange: Exchange, name: str, default: str) -> int | FromSource | None:
+    """Returns a time; None: that of the copy."""
+    if (exchange.header(name) or default).lower() == "source":
+        return "source"
+    return decode_entries.time_of(exchange, name)
+
+
+def _attributes(exchange: Exchange) -> int | FromSource:
+    if (exchange.header(_ATTRIBUTES) or "").lower() == "source":
+        return "source"
+    return int(decode_entries.attributes(exchange) or 0)
+
+
+def _permission(exchange: Exchange) -> int | NewPermission | FromSource | None:
+    given = decode_permissions.permission_of_new(exchange)
+    if not _copies(exchange, _PERMISSION_MODE):
+        return given
+    if given is not None:
+        raise invalid_header(_PERMISSION_MODE, "source")
+    return "source"
+
+
+def _posix(exchange: Exchange) -> PosixChange:
+    given = decode_entries.posix(exchange)
+    if given.mode is not None and _copies(exchange, _MODE_MODE):
+        raise invalid_header(_MODE_MODE, "source")
+    if (given.owner or given.group) and _copies(exchange, _OWNER_MODE):
+        raise invalid_header(_OWNER_MODE, "source")
+    return given
+
+
+def _copies(exchange: Exchange, name: str) -> bool:
+    """Returns whether a property is copied from the source rather than set by the request."""
+    written = exchange.header(name)
+    if not written or written.lower() == "override":
+        return False
+    if written.lower() != "source":
+        raise invalid_header(name, written)
+    return True
+
+
+# Ranges
+
+
+def source_checksums(exchange: Exchange) -> checksums.SourceChecksums:
+    """Returns the checksum that the bytes of a source must have, and those they must not have."""
+    return checksums.source_checksums(exchange)._replace(
+        if_match=_crc64(exchange, "x-ms-source-if-match-crc64"),
+        if_none_match=_crc64(exchange, "x-ms-source-if-none-match-crc64"),
+    )
+
+
+def _crc64(exchange: Exchange, name: str) -> int | None:
+    found = checksums.digest(exchange, name, checksums.CRC64_BYTES, "InvalidHeaderValue")
+    return None if found is None else int.from_bytes(found, "little")
