@@ -25,7 +25,7 @@ from etagere.opens.client import ShareClient, connect
 from etagere.opens.handles import Handle, Session
 from etagere.opens.share import ShareOpens
 from etagere.opens.table import OpenTable
-from etagere.operations.file import entries
+from etagere.operations.file import entries, renames
 from etagere.rules.opens import EVERYTHING, Access, OpenMode, RestAccess
 from tests.operations.file.fixture import NEW, SHARE, FileFixture, path_of
 from tests.operations.fixture import Test, engine_test
@@ -120,7 +120,7 @@ class OpensFixture(FileFixture):
             path_of(source),
             path_of(destination),
             lambda source, destination: self.write(
-                entries.rename_entry, RenameEntry(source, destination, is_directory, **asked)
+                renames.rename_entry, RenameEntry(source, destination, is_directory, **asked)
             ),
         )
 

@@ -14,7 +14,7 @@ from etagere.model.files import Entry, EntryPath, RenameEntry, SetEntryMetadata
 from etagere.model.shares import ShareRef
 from etagere.opens.client import ShareClient
 from etagere.opens.handles import Handle, Session
-from etagere.operations.file import entries
+from etagere.operations.file import entries, renames
 from etagere.rules.opens import EVERYTHING, Access, OpenMode, RestAccess, refused_by
 from tests.opens.fixture import NONE, SESSION, D, OpensFixture, R, W, opened, opens_test
 from tests.operations.file.fixture import SHARE, path_of
@@ -318,7 +318,7 @@ async def test_moves_of_open_files_and_of_directories_take_turns(f: OpensFixture
         async def run(source: EntryPath, destination: EntryPath) -> Entry:
             await gate()
             return await f.write(
-                entries.rename_entry, RenameEntry(source, destination, is_directory)
+                renames.rename_entry, RenameEntry(source, destination, is_directory)
             )
 
         paths = path_of(source), path_of(destination)

@@ -51,12 +51,10 @@ FULL_BYTES = bytes.fromhex(
     "01"  # revision
     "00"
     "1494"  # self-relative, DACL protected and auto-inherited, SACL and DACL present
-    "14000000"  # owner at 20
-    "24000000"  # group at 36
-    "30000000"  # SACL at 48
-    "4c000000"  # DACL at 76
-    "01 02 000000000005 20000000 20020000"  # owner
-    "01 01 000000000005 12000000"  # group
+    "7c000000"  # owner at 124
+    "8c000000"  # group at 140
+    "14000000"  # SACL at 20
+    "30000000"  # DACL at 48
     # SACL
     "02 00 1c00 0100 0000"  # revision 2, 28 bytes, 1 entry
     "02 c0 1400"  # audit, success and failure, 20 bytes
@@ -72,6 +70,8 @@ FULL_BYTES = bytes.fromhex(
     "01000000"  # only the object type is present
     "ba7a96bf e60d d011 a285 00aa003049e2"
     "01 02 000000000005 20000000 20020000"
+    "01 02 000000000005 20000000 20020000"  # owner
+    "01 01 000000000005 12000000"  # group
 )
 FULL = SecurityDescriptor(
     owner=ADMINISTRATORS,
@@ -206,8 +206,9 @@ def test_parts_are_aligned() -> None:
             assert decode_descriptor(data + SYSTEM_BYTES).owner == SYSTEM
 
 
-SACL_AT = 48
-DACL_AT = 76
+SACL_AT = 20
+DACL_AT = 48
+OWNER_AT = 124
 
 
 @pytest.mark.parametrize(
@@ -224,15 +225,15 @@ DACL_AT = 76
         pytest.param(damaged(4, "<I", 0xFFFFFFFC), id="owner far out"),
         pytest.param(damaged(4, "<I", len(FULL_BYTES)), id="owner at the end"),
         pytest.param(damaged(8, "<I", len(FULL_BYTES) - 8), id="group cut short"),
-        pytest.param(damaged(20, "<B", 2), id="revision of a SID"),
-        pytest.param(damaged(21, "<B", 0), id="SID without sub-authorities"),
-        pytest.param(damaged(21, "<B", 16), id="SID with 16 sub-authorities"),
+        pytest.param(damaged(OWNER_AT, "<B", 2), id="revision of a SID"),
+        pytest.param(damaged(OWNER_AT + 1, "<B", 0), id="SID without sub-authorities"),
+        pytest.param(damaged(OWNER_AT + 1, "<B", 16), id="SID with 16 sub-authorities"),
         pytest.param(damaged(12, "<I", 16), id="SACL in the header"),
         pytest.param(damaged(12, "<I", 49), id="SACL not aligned"),
         pytest.param(damaged(16, "<I", len(FULL_BYTES) - 4), id="DACL cut short"),
         pytest.param(damaged(SACL_AT, "<B", 1), id="revision of a list too low"),
         pytest.param(damaged(SACL_AT, "<B", 5), id="revision of a list too high"),
-        pytest.param(damaged(DACL_AT + 2, "<H", 80), id="list past the end"),
+        pytest.param(damaged(DACL_AT + 2, "<H", 200), id="list past the end"),
         pytest.param(damaged(DACL_AT + 2, "<H", 4), id="list smaller than its header"),
         pytest.param(damaged(DACL_AT + 2, "<H", 72), id="entry past its list"),
         pytest.param(damaged(DACL_AT + 4, "<H", 3), id="fewer entries than counted"),
