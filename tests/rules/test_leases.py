@@ -549,7 +549,7 @@ def test_refusals_contain_state_and_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "named"), [(BLOB, "blob"), (CONTAINER, "container"), (SHARE, "share")]
+    ("kind", "named"), [(BLOB, "blob"), (CONTAINER, "container"), (SHARE, "file share")]
 )
 def test_messages_name_the_resource(kind: LeaseKind, named: str) -> None:
     lost = check_write(BrokenLease(A, NOW), A, NOW, kind)

@@ -9,9 +9,12 @@ from etagere.model.service import (
     CorsRule,
     Logging,
     Metrics,
+    NfsSettings,
+    ProtocolSettings,
     RetentionPolicy,
     ServiceProperties,
     ServicePropertiesChange,
+    SmbSettings,
     StaticWebsite,
 )
 from etagere.rules.service_properties import check, elements, merge
@@ -39,15 +42,18 @@ EVERYTHING = {
     "DeleteRetentionPolicy": Change(delete_retention=OFF),
     "StaticWebsite": Change(static_website=StaticWebsite()),
     "DefaultServiceVersion": Change(default_service_version="2021-12-02"),
+    "ProtocolSettings": Change(protocol_settings=ProtocolSettings()),
+    "ShareDeleteRetentionPolicy": Change(share_delete_retention=OFF),
 }
 _SINCE_2013 = list(EVERYTHING)[:4]
+_OF_BLOBS = list(EVERYTHING)[:7]
 
 
 @pytest.mark.parametrize(
     ("service", "version", "expected"),
     [
-        ("blob", NEWEST, list(EVERYTHING)),
-        ("blob", "2018-03-28", list(EVERYTHING)),
+        ("blob", NEWEST, _OF_BLOBS),
+        ("blob", "2018-03-28", _OF_BLOBS),
         (
             "blob",
             "2017-07-29",
@@ -57,7 +63,12 @@ _SINCE_2013 = list(EVERYTHING)[:4]
         ("blob", "2012-02-12", ["Logging", "DefaultServiceVersion"]),
         ("queue", NEWEST, _SINCE_2013),
         ("table", NEWEST, _SINCE_2013),
-        ("file", NEWEST, _SINCE_2013[1:]),
+        (
+            "file",
+            NEWEST,
+            [*_SINCE_2013[1:], "ProtocolSettings", "ShareDeleteRetentionPolicy"],
+        ),
+        ("file", "2019-12-12", [*_SINCE_2013[1:], "ShareDeleteRetentionPolicy"]),
     ],
 )
 def test_properties_of_each_service(service: str, version: str, expected: list[str]) -> None:
@@ -286,3 +297,33 @@ def test_disabling_clears_the_other_settings() -> None:
 def test_properties_round_trip() -> None:
     stored = msgspec.msgpack.encode(CURRENT)
     assert msgspec.msgpack.decode(stored, type=ServiceProperties) == CURRENT
+
+
+# Protocols of the file service
+
+
+def test_each_setting_of_a_protocol_is_merged() -> None:
+    first = SmbSettings(multichannel=True, versions=("SMB3.0", "SMB3.1.1"))
+    second = SmbSettings(encryption_required=False, channel_encryption=("AES-256-GCM",))
+    properties = merge(ServiceProperties(), Change(protocol_settings=ProtocolSettings(first)))
+    change = ProtocolSettings(second, NfsSettings(encryption_required=True))
+    properties = merge(properties, Change(protocol_settings=change))
+    expected = SmbSettings(True, False, ("SMB3.0", "SMB3.1.1"), None, None, ("AES-256-GCM",))
+    assert properties.protocol_settings == ProtocolSettings(expected, NfsSettings(True))
+    change = ProtocolSettings(SmbSettings(versions=()))
+    properties = merge(properties, Change(protocol_settings=change))
+    assert properties.protocol_settings.smb.versions is None
+
+
+@pytest.mark.parametrize(
+    ("smb", "node"),
+    [
+        (SmbSettings(versions=("SMB3.0", "SMB1.0")), "Versions"),
+        (SmbSettings(authentication_methods=("NTLMv1",)), "AuthenticationMethods"),
+        (SmbSettings(kerberos_ticket_encryption=("DES",)), "KerberosTicketEncryption"),
+        (SmbSettings(channel_encryption=("AES-128-CBC",)), "ChannelEncryption"),
+    ],
+)
+def test_values_of_settings_of_smb(smb: SmbSettings, node: str) -> None:
+    change = Change(protocol_settings=ProtocolSettings(smb))
+    assert verdict(change, "file") == (INVALID, node)

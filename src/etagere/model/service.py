@@ -67,14 +67,15 @@ class StaticWebsite(Part, frozen=True):
 
 
 class SmbSettings(Part, frozen=True):
-    """Settings of SMB. None or empty: not set."""
+    """Settings of SMB. None: not set."""
 
     multichannel: bool | None = None
     encryption_required: bool | None = None
-    versions: tuple[str, ...] = ()
-    authentication_methods: tuple[str, ...] = ()
-    kerberos_ticket_encryption: tuple[str, ...] = ()
-    channel_encryption: tuple[str, ...] = ()
+    versions: tuple[str, ...] | None = None
+    """An empty list in a request removes the setting."""
+    authentication_methods: tuple[str, ...] | None = None
+    kerberos_ticket_encryption: tuple[str, ...] | None = None
+    channel_encryption: tuple[str, ...] | None = None
 
 
 class NfsSettings(Part, frozen=True):

@@ -247,7 +247,7 @@ def _check_protocols(settings: ProtocolSettings | None) -> Refusal | None:
         ("KerberosTicketEncryption", smb.kerberos_ticket_encryption),
         ("ChannelEncryption", smb.channel_encryption),
     ):
-        for value in values:
+        for value in values or ():
             if value not in SMB_VALUES[node]:
                 return _bad(node, value)
     return None
@@ -261,8 +261,11 @@ def _merged_protocols(current: ProtocolSettings, change: ProtocolSettings) -> Pr
 
 
 def _set_fields(settings: SmbSettings | NfsSettings) -> dict[str, object]:
+    """Returns the settings that a request changes. An empty list is the default, None."""
     values = {name: getattr(settings, name) for name in settings.__struct_fields__}
-    return {name: value for name, value in values.items() if value not in (None, ())}
+    return {
+        name: None if value == () else value for name, value in values.items() if value is not None
+    }
 
 
 # CORS

@@ -11,9 +11,12 @@ from etagere.model.service import (
     CorsRule,
     Logging,
     Metrics,
+    NfsSettings,
+    ProtocolSettings,
     RetentionPolicy,
     ServiceProperties,
     ServicePropertiesChange,
+    SmbSettings,
     StaticWebsite,
 )
 from etagere.protocol.codecs.service_properties import decode, encode
@@ -32,6 +35,14 @@ PROPERTIES = ServiceProperties(
     default_service_version="2021-12-02",
     delete_retention=WEEK,
     static_website=StaticWebsite(True, "index.html", "home.html", "errors/<404>.html"),
+)
+OF_FILES = ServiceProperties(
+    hour_metrics=PROPERTIES.hour_metrics,
+    cors=PROPERTIES.cors,
+    protocol_settings=ProtocolSettings(
+        SmbSettings(True, False, ("SMB3.0", "SMB3.1.1")), NfsSettings(True)
+    ),
+    share_delete_retention=WEEK,
 )
 HEAD = b'<?xml version="1.0" encoding="utf-8"?><StorageServiceProperties>'
 LOGGING = (
@@ -80,6 +91,23 @@ WEBSITE = (
     b"</StaticWebsite>"
 )
 DEFAULT_VERSION = b"<DefaultServiceVersion>2021-12-02</DefaultServiceVersion>"
+_MULTICHANNEL = b"<Multichannel><Enabled>true</Enabled></Multichannel>"
+_VERSIONS = b"<Versions>SMB3.0;SMB3.1.1</Versions>"
+PROTOCOLS = (
+    b"<ProtocolSettings><SMB>"
+    + _MULTICHANNEL
+    + b"<EncryptionInTransit><Required>false</Required></EncryptionInTransit>"
+    + _VERSIONS
+    + b"</SMB><NFS><EncryptionInTransit><Required>true</Required></EncryptionInTransit></NFS>"
+    + b"</ProtocolSettings>"
+)
+OLD_PROTOCOLS = (
+    b"<ProtocolSettings><SMB>" + _MULTICHANNEL + _VERSIONS + b"</SMB></ProtocolSettings>"
+)
+KEPT_SHARES = (
+    b"<ShareDeleteRetentionPolicy><Enabled>true</Enabled><Days>7</Days>"
+    b"</ShareDeleteRetentionPolicy>"
+)
 END = b"</StorageServiceProperties>"
 
 
@@ -95,13 +123,16 @@ END = b"</StorageServiceProperties>"
         ("blob", "2019-12-12", LOGGING + METRICS + CORS + KEPT + WEBSITE + DEFAULT_VERSION),
         ("queue", NEWEST, LOGGING + METRICS + CORS),
         ("table", NEWEST, LOGGING + METRICS + CORS),
-        ("file", NEWEST, METRICS + CORS),
+        ("file", NEWEST, METRICS + CORS + PROTOCOLS + KEPT_SHARES),
+        ("file", "2020-02-10", METRICS + CORS + OLD_PROTOCOLS + KEPT_SHARES),
+        ("file", "2019-12-12", METRICS + CORS + KEPT_SHARES),
         ("blob", "2013-08-15", LOGGING + METRICS + CORS + DEFAULT_VERSION),
         ("queue", "2012-02-12", LOGGING),
     ],
 )
 def test_golden(service: str, version: str, expected: bytes) -> None:
-    assert encode(PROPERTIES, service, version) == HEAD + expected + END
+    properties = OF_FILES if service == "file" else PROPERTIES
+    assert encode(properties, service, version) == HEAD + expected + END
 
 
 def test_defaults() -> None:
@@ -126,6 +157,10 @@ def test_reading_the_golden_document() -> None:
     assert isinstance(change, ServicePropertiesChange)
     assert check(change, "blob", NEWEST) is None
     assert merge(ServiceProperties(), change) == PROPERTIES
+    change = decode(encode(OF_FILES, "file", NEWEST))
+    assert isinstance(change, ServicePropertiesChange)
+    assert check(change, "file", NEWEST) is None
+    assert merge(ServiceProperties(), change) == OF_FILES
 
 
 def test_absent_elements_are_unchanged() -> None:
@@ -297,6 +332,8 @@ NAMES = [
     *("Logging", "HourMetrics", "Version", "Enabled", "RetentionPolicy", "Days"),
     *("Cors", "CorsRule", "AllowedOrigins", "AllowedMethods", "MaxAgeInSeconds"),
     *("StaticWebsite", "DeleteRetentionPolicy"),
+    *("ProtocolSettings", "SMB", "NFS", "Multichannel", "EncryptionInTransit", "Required"),
+    *("Versions", "ShareDeleteRetentionPolicy"),
 ]
 TREES = st.recursive(
     st.sampled_from(["", "true", "false", "1", "1.0", "*", "&amp;", "&x;", "<!-- -->"]),

@@ -160,7 +160,7 @@ def _protocols(element: Element) -> ProtocolSettings:
 
 def _smb(element: Element) -> SmbSettings:
     found = xml.children(element, ("Multichannel", "EncryptionInTransit", *SMB_VALUES))
-    lists = [_if_there(found, name, _values) or () for name in SMB_VALUES]
+    lists = [_if_there(found, name, _values) for name in SMB_VALUES]
     return SmbSettings(
         _if_there(found, "Multichannel", lambda child: _switch(child, "Enabled")),
         _if_there(found, "EncryptionInTransit", lambda child: _switch(child, "Required")),
