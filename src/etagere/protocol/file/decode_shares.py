@@ -37,7 +37,7 @@ _PERFORMANCE_MAX: Final = (1 << 31) - 1
 """Greater than any valid number of IOPS or MiB/s; the rules know the limits."""
 _PROTOCOLS: Final = {protocol.value.lower(): protocol for protocol in ShareProtocol}
 _ROOT_SQUASHES: Final = {squash.value.lower(): squash for squash in RootSquash}
-_VERSION: Final = re.compile(r"[0-9A-F]{16}")
+_VERSION: Final = re.compile(r"[0-7][0-9A-F]{15}")
 _PLACE: Final = re.compile(r"([a-z0-9-]{3,63})/([0-9]{1,18})/([0-9]{1,19})")
 
 
