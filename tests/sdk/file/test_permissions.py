@@ -6,10 +6,20 @@ import base64
 import re
 
 import pytest
-from azure.storage.fileshare import ShareClient
+from azure.storage.fileshare import (
+    ContentSettings,
+    DirectoryProperties,
+    FileProperties,
+    ShareClient,
+)
 from azure.storage.fileshare._generated.models import SharePermission
 
-from etagere.rules.file_permissions import DEFAULT_DIRECTORY_SDDL, format_permission_key
+from etagere.model.security_descriptors import NULL_ACL, Acl, CustomAce, SecurityDescriptor
+from etagere.rules.file_permissions import (
+    DEFAULT_DIRECTORY_SDDL,
+    SYSTEM,
+    format_permission_key,
+)
 from etagere.rules.sddl import parse_sddl
 from etagere.rules.security_descriptors import decode_descriptor, encode_descriptor
 from tests.sdk.file.clients import sas_client, share_token
@@ -64,19 +74,16 @@ def test_the_default_permissions_have_keys(share: ShareClient) -> None:
 
 
 def test_a_custom_entry_has_no_sddl(share: ShareClient) -> None:
-    plain = encode_descriptor(parse_sddl("O:SYG:SYD:(A;;FA;;;WD)"))
-    # The type of the only entry, which is behind the headers of descriptor and list.
-    custom = bytearray(plain)
-    at = len(plain) - 20
-    assert custom[at] == 0
-    custom[at] = 0x99
-    text = base64.b64encode(custom).decode()
+    entry = CustomAce(0x99, 0, b"body")
+    custom = SecurityDescriptor(SYSTEM, SYSTEM, Acl((entry,)))
+    text = base64.b64encode(encode_descriptor(custom)).decode()
     key = create(share, text, "binary")
     with refused(400, "CannotConvertToSddlDueToCustomAce"):
         share.get_permission_for_share(key)
     shown = str(share.get_permission_for_share(key, file_permission_format="binary"))
-    # The service adds the null SACL, which is a flag in the header.
-    assert base64.b64decode(shown)[4:] == bytes(custom)[4:]
+    descriptor = decode_descriptor(base64.b64decode(shown))
+    assert descriptor.dacl == custom.dacl
+    assert descriptor.sacl == NULL_ACL
 
 
 def test_long_permissions(share: ShareClient) -> None:
@@ -113,6 +120,53 @@ def test_invalid_permissions(share: ShareClient, permission: str, form: str) -> 
 def test_unknown_keys(share: ShareClient, key: str) -> None:
     with refused(400, "FileInvalidPermissionKey" if key else "MissingRequiredHeader"):
         share.get_permission_for_share(key)
+
+
+# Permissions of directories and files
+
+
+def sddl_of(share: ShareClient, entry: DirectoryProperties | FileProperties) -> str:
+    return str(share.get_permission_for_share(str(entry.permission_key)))
+
+
+def test_keys_of_entries_that_inherit(share: ShareClient) -> None:
+    plain = share.create_directory("plain")
+    file = plain.upload_file("file", b"")
+    assert sddl_of(share, plain.get_directory_properties()) == DEFAULT_DIRECTORY_SDDL
+    assert sddl_of(share, file.get_file_properties()).startswith("O:SYG:SYD:(A;;FA;;;BA)")
+    other = share.get_directory_client("other")
+    other.create_directory(file_permission="O:BAG:BAD:(A;OICI;FA;;;WD)")
+    child, file = other.create_subdirectory("child"), other.upload_file("file", b"")
+    null_sacl = "S:NO_ACCESS_CONTROL"
+    for shown, expected in (
+        (other.get_directory_properties(), "O:BAG:BAD:(A;OICI;FA;;;WD)"),
+        (child.get_directory_properties(), "O:SYG:SYD:(A;OICI;FA;;;WD)"),
+        (file.get_file_properties(), "O:SYG:SYD:(A;;FA;;;WD)"),
+    ):
+        assert sddl_of(share, shown) == expected + null_sacl
+    key = file.get_file_properties().permission_key
+    moved = file.rename_file("plain/moved")
+    assert moved.get_file_properties().permission_key == key
+
+
+def test_permissions_that_entries_are_given(share: ShareClient) -> None:
+    key = str(share.create_permission_for_share(SDDL))
+    directory = share.get_directory_client("directory")
+    directory.create_directory(file_permission_key=key)
+    assert directory.get_directory_properties().permission_key == key
+    directory.set_http_headers(file_attributes="none", file_permission="O:SYG:SYD:")
+    assert sddl_of(share, directory.get_directory_properties()).startswith("O:SYG:SYD:S:")
+    file = directory.get_file_client("file")
+    binary = share.get_permission_for_share(key, file_permission_format="binary")
+    file.create_file(0, file_permission=binary, file_permission_format="binary")
+    assert file.get_file_properties().permission_key == key
+    file.set_http_headers(ContentSettings(content_type="text/plain"))
+    assert file.get_file_properties().permission_key == key
+    long = "O:SYG:SYD:" + "".join(f"(A;;FA;;;S-1-5-21-1-2-3-{each})" for each in range(300))
+    key = str(share.create_permission_for_share(long))
+    other = directory.get_file_client("other")
+    other.create_file(0, permission_key=key)
+    assert sddl_of(share, other.get_file_properties()) == f"{long}S:NO_ACCESS_CONTROL"
 
 
 def test_tokens_for_the_share(share: ShareClient) -> None:
