@@ -39,8 +39,9 @@ class FileFixture(ServiceFixture[FileTarget]):
         self.endless = endless
 
     def create(
-        self, account: str = ACCOUNT, *, leased: bool = False, is_nfs: bool = False
+        self, account: str = ACCOUNT, *, leased: str = "", is_nfs: bool = False
     ) -> FileTarget:
+        """`leased` says what is to be leased: the share or the file."""
         target = FileTarget(unique("probe"), account)
         protocol = (("x-ms-enabled-protocols", "NFS"),) if is_nfs else ()
         self._put(target, "", (_SHARE,), *protocol)
@@ -51,11 +52,18 @@ class FileFixture(ServiceFixture[FileTarget]):
             text = ("x-ms-link-text", "shelf/book")
             self._put(target, target.link, (("restype", "symboliclink"),), text)
         if leased:
-            self._lease(target)
+            headers = (
+                ("x-ms-lease-action", "acquire"),
+                ("x-ms-lease-duration", "-1"),
+                ("x-ms-proposed-lease-id", LEASE),
+            )
+            path, query = (target.file, ()) if leased == "file" else ("", (_SHARE,))
+            self._put(target, path, (*query, ("comp", "lease")), *headers)
         return target
 
     def create_for(self, operation: FileOperation) -> FileTarget:
-        target = self.create(leased=operation.needs_lease, is_nfs=operation.needs_nfs)
+        leased = operation.level if operation.needs_lease else ""
+        target = self.create(leased=leased, is_nfs=operation.needs_nfs)
         if operation.source == "directory to rename":
             self._put(target, target.source, (_DIRECTORY,))
         elif operation.source:
@@ -110,15 +118,6 @@ class FileFixture(ServiceFixture[FileTarget]):
         address = f"/{target.account}/{target.share}" + (f"/{path}" if path else "")
         request = Request("PUT", address, query, (_VERSIONED, *headers), body)
         return self.send_as_owner(request, target.account)
-
-    def _lease(self, target: FileTarget) -> None:
-        headers = (
-            ("x-ms-lease-action", "acquire"),
-            ("x-ms-lease-duration", "-1"),
-            ("x-ms-proposed-lease-id", LEASE),
-        )
-        self._put(target, "", (_SHARE, ("comp", "lease")), *headers)
-        self._put(target, target.file, (("comp", "lease"),), *headers)
 
     def remove(self, target: FileTarget) -> None:
         for share in (target.share, target.free_share):
