@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.probes.answers import refusal_fault
+from tests.probes.blob.fixture import BlobFixture
+from tests.probes.blob.operations import OPERATIONS as BLOB_OPERATIONS
 from tests.probes.client import Answer, Request, shared_key
 from tests.probes.file.fixture import CONTENT, FileFixture
 from tests.probes.file.operations import OPERATIONS, SERVER_URL, FileOperation, FileTarget
@@ -255,3 +258,57 @@ def test_other_credentials_for_a_source(files: FileFixture, operation: FileOpera
         for value in ("Bearer a", SIGN(Request("GET", "/")).header("authorization") or ""):
             signed = SIGN(request.having(("x-ms-copy-source-authorization", value)))
             assert not _fault(files.client.ask(signed), "UnsupportedHeader")
+
+
+# Sources of the other service
+
+
+@each_copy
+def test_blobs_as_sources(files: FileFixture, blobs: BlobFixture, operation: FileOperation) -> None:
+    """A blob needs a token of the blob service, or public access, whoever copies it to a file."""
+    source = blobs.create()
+    plain = _local_address(blobs, f"{source.container}/{source.blob}")
+    refused = [
+        "",
+        share_token(ACCOUNT, KEY, source.container),
+        share_token(ACCOUNT, KEY, source.container, source.blob),
+        account_token(ACCOUNT, KEY, services="f"),
+        service_token(ACCOUNT, KEY, source.container, source.blob, permissions="w"),
+    ]
+    with files.target_for(operation) as target:
+        with files.unchanged():
+            for token in refused:
+                sent = _with_source(operation, target, f"{plain}?{token}")
+                assert not _fault(files.client.ask(SIGN(sent))), token
+        token = service_token(ACCOUNT, KEY, source.container, source.blob, permissions="r")
+        files.send_as_owner(_with_source(operation, target, f"{plain}?{token}"))
+    blobs.remove(source)
+
+
+@pytest.mark.parametrize("row", ["copy_blob", "copy_blob_from_url", "put_block_from_url"])
+def test_files_as_sources_of_blobs(files: FileFixture, blobs: BlobFixture, row: str) -> None:
+    operation = next(each for each in BLOB_OPERATIONS if each.row == row and each.source)
+    source = files.create()
+    plain = _local_address(files, f"{source.share}/{source.file}")
+    refused = [
+        "",
+        service_token(ACCOUNT, KEY, source.share),
+        service_token(ACCOUNT, KEY, source.share, source.file),
+        account_token(ACCOUNT, KEY, services="b"),
+        share_token(ACCOUNT, KEY, source.share, source.file, permissions="cwd"),
+        share_token(ACCOUNT, KEY, source.share, f"{source.file}."),
+    ]
+    with blobs.target_for(operation) as target:
+        request = operation.request(target)
+        with blobs.unchanged():
+            for token in refused:
+                sent = request.setting("x-ms-copy-source", f"{plain}?{token}")
+                assert not _fault(blobs.client.ask(SIGN(sent))), token
+        token = share_token(ACCOUNT, KEY, source.share, source.file, permissions="r")
+        blobs.send_as_owner(request.setting("x-ms-copy-source", f"{plain}?{token}"))
+    files.remove(source)
+
+
+def _local_address(fixture: FileFixture | BlobFixture, path: str) -> str:
+    port = urlsplit(fixture.server.endpoints[fixture.service]).port
+    return f"http://127.0.0.1:{port}/{ACCOUNT}/{path}"
