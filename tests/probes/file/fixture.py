@@ -151,7 +151,12 @@ class FileFixture(ServiceFixture[FileTarget]):
             yield from self._dump_directory(account, f"{path}/{quote(name)}")
         for name in _listed(page, "Entries/File"):
             file = f"{path}/{quote(name)}"
-            yield file, lasting(self._get(account, file, ()))
+            properties = Request("HEAD", f"/{account}{file}", (), (_VERSIONED,))
+            shown = self.send_as_owner(properties, account)
+            yield f"{file}?properties", lasting(shown)
+            is_link = shown.headers.get("x-ms-file-file-type") == "SymLink"
+            query = (("restype", "symboliclink"),) if is_link else ()
+            yield file, lasting(self._get(account, file, query))
 
     def _get(self, account: str, path: str, query: Pairs) -> Answer:
         request = Request("GET", f"/{account}{path}", query, (_VERSIONED,))
