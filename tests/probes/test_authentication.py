@@ -134,6 +134,31 @@ def test_invalid_account_names(blobs: BlobFixture) -> None:
         assert (answer.status, answer.code) == (401, "NoAuthenticationInformation")
 
 
+@pytest.mark.parametrize("version", ["2017-11-09", "2021-12-02"])
+@pytest.mark.parametrize(
+    ("below", "query"),
+    [
+        ("/share/file", ()),
+        ("/share", (("restype", "share"),)),
+        ("/share", (("restype", "directory"), ("comp", "list"))),
+        ("/", (("comp", "list"),)),
+    ],
+)
+def test_unknown_accounts_look_like_those_with_files(
+    blobs: BlobFixture, version: str, below: str, query: Pairs
+) -> None:
+    with Client(blobs.server.endpoints["file"]) as client:
+        answers = {
+            account: _comparable(
+                client.ask(
+                    Request("GET", f"/{account}{below}", query, (("x-ms-version", version),))
+                )
+            )
+            for account in (ACCOUNT, SECOND_ACCOUNT, "unknown")
+        }
+    assert answers == dict.fromkeys(answers, answers[ACCOUNT])
+
+
 def test_tokens_of_unknown_accounts_look_like_invalid_ones(blobs: BlobFixture) -> None:
     unknown, known = (
         blobs.client.ask(
@@ -285,10 +310,11 @@ def test_a_scheme_that_signs_the_length_refuses_chunked_bodies(
         for sent in (swapped, signed):
             (answer,) = blobs.client.send_bytes(replace(sent, body=chunks).raw())
             assert (answer.status, answer.code) == (411, "MissingContentLengthHeader")
-    with Client(blobs.server.endpoints["queue"]) as client:
-        signed = SIGN(Request("PUT", f"/{ACCOUNT}/chunked", (), (CHUNKED,), chunks))
-        (answer,) = client.send_bytes(signed.raw())
-        assert (answer.status, answer.code) == (411, "MissingContentLengthHeader")
+    for service, query in (("queue", ()), ("file", (("restype", "share"),))):
+        with Client(blobs.server.endpoints[service]) as client:
+            signed = SIGN(Request("PUT", f"/{ACCOUNT}/chunked", query, (CHUNKED,), chunks))
+            (answer,) = client.send_bytes(signed.raw())
+            assert (answer.status, answer.code) == (411, "MissingContentLengthHeader")
     blobs.remove(target)
 
 
@@ -329,6 +355,9 @@ def _head(endpoint: str, request: Request) -> bytes:
         ("blob", f"/{ACCOUNT}/nowhere/nothing", (), False, 401),
         ("blob", f"/{ACCOUNT}/nowhere/nothing", (("comp", "nonsense"),), True, 400),
         ("queue", f"/{ACCOUNT}/nowhere", (("comp", "metadata"),), True, 404),
+        ("file", f"/{ACCOUNT}/nowhere/nothing", (), True, 404),
+        ("file", f"/{ACCOUNT}/nowhere", (("restype", "share"),), True, 404),
+        ("file", f"/{ACCOUNT}/nowhere/nothing", (), False, 401),
         ("table", f"/{ACCOUNT}/nowhere", (), False, 401),
     ],
 )

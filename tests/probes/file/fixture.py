@@ -39,8 +39,9 @@ class FileFixture(ServiceFixture[FileTarget]):
         self.endless = endless
 
     def create(
-        self, account: str = ACCOUNT, *, leased: bool = False, is_nfs: bool = False
+        self, account: str = ACCOUNT, *, leased: str = "", is_nfs: bool = False
     ) -> FileTarget:
+        """`leased` says what is to be leased: the share or the file."""
         target = FileTarget(unique("probe"), account)
         protocol = (("x-ms-enabled-protocols", "NFS"),) if is_nfs else ()
         self._put(target, "", (_SHARE,), *protocol)
@@ -51,11 +52,18 @@ class FileFixture(ServiceFixture[FileTarget]):
             text = ("x-ms-link-text", "shelf/book")
             self._put(target, target.link, (("restype", "symboliclink"),), text)
         if leased:
-            self._lease(target)
+            headers = (
+                ("x-ms-lease-action", "acquire"),
+                ("x-ms-lease-duration", "-1"),
+                ("x-ms-proposed-lease-id", LEASE),
+            )
+            path, query = (target.file, ()) if leased == "file" else ("", (_SHARE,))
+            self._put(target, path, (*query, ("comp", "lease")), *headers)
         return target
 
     def create_for(self, operation: FileOperation) -> FileTarget:
-        target = self.create(leased=operation.needs_lease, is_nfs=operation.needs_nfs)
+        leased = operation.level if operation.needs_lease else ""
+        target = self.create(leased=leased, is_nfs=operation.needs_nfs)
         if operation.source == "directory to rename":
             self._put(target, target.source, (_DIRECTORY,))
         elif operation.source:
@@ -111,15 +119,6 @@ class FileFixture(ServiceFixture[FileTarget]):
         request = Request("PUT", address, query, (_VERSIONED, *headers), body)
         return self.send_as_owner(request, target.account)
 
-    def _lease(self, target: FileTarget) -> None:
-        headers = (
-            ("x-ms-lease-action", "acquire"),
-            ("x-ms-lease-duration", "-1"),
-            ("x-ms-proposed-lease-id", LEASE),
-        )
-        self._put(target, "", (_SHARE, ("comp", "lease")), *headers)
-        self._put(target, target.file, (("comp", "lease"),), *headers)
-
     def remove(self, target: FileTarget) -> None:
         for share in (target.share, target.free_share):
             path = f"/{target.account}/{share}"
@@ -152,7 +151,12 @@ class FileFixture(ServiceFixture[FileTarget]):
             yield from self._dump_directory(account, f"{path}/{quote(name)}")
         for name in _listed(page, "Entries/File"):
             file = f"{path}/{quote(name)}"
-            yield file, lasting(self._get(account, file, ()))
+            properties = Request("HEAD", f"/{account}{file}", (), (_VERSIONED,))
+            shown = self.send_as_owner(properties, account)
+            yield f"{file}?properties", lasting(shown)
+            is_link = shown.headers.get("x-ms-file-file-type") == "SymLink"
+            query = (("restype", "symboliclink"),) if is_link else ()
+            yield file, lasting(self._get(account, file, query))
 
     def _get(self, account: str, path: str, query: Pairs) -> Answer:
         request = Request("GET", f"/{account}{path}", query, (_VERSIONED,))

@@ -193,7 +193,11 @@ def _leases(
     for action in actions:
         row = f"{action}_{what}_lease"
         operation = of(row, "PUT", "lease", ("x-ms-lease-action", action), *headers[action])
-        yield replace(operation, needs_lease=action != "acquire")
+        yield replace(
+            operation,
+            needs_lease=action != "acquire",
+            is_redundant=action not in {"acquire", "break"},
+        )
 
 
 _META = ("x-ms-meta-author", "nobody")
@@ -234,7 +238,7 @@ _BASIC_OPERATIONS: Final = (
     _of_share("get_share_properties", "GET"),
     _of_share("delete_share", "DELETE"),
     _of_share("set_share_properties", "PUT", "properties", ("x-ms-share-quota", "7")),
-    _of_share("get_share_metadata", "GET", "metadata"),
+    replace(_of_share("get_share_metadata", "GET", "metadata"), is_redundant=True),
     _of_share("set_share_metadata", "PUT", "metadata", _META),
     _of_share("get_share_acl", "GET", "acl"),
     replace(_of_share("set_share_acl", "PUT", "acl"), body=POLICIES),
@@ -252,7 +256,7 @@ _BASIC_OPERATIONS: Final = (
     # Directories
     replace(_of_directory("create_directory", "PUT", "", *_NEW, _META), creates=True),
     _GET_DIRECTORY,
-    replace(_GET_DIRECTORY, name="get_properties_of_the_root", level="root"),
+    replace(_GET_DIRECTORY, name="get_properties_of_the_root", level="root", is_redundant=True),
     _of_directory("delete_directory", "DELETE"),
     _of_directory(
         "set_directory_properties",
@@ -261,7 +265,7 @@ _BASIC_OPERATIONS: Final = (
         ("x-ms-file-attributes", "Hidden|Directory"),
         *_PRESERVED,
     ),
-    _of_directory("get_directory_metadata", "GET", "metadata"),
+    replace(_of_directory("get_directory_metadata", "GET", "metadata"), is_redundant=True),
     _of_directory("set_directory_metadata", "PUT", "metadata", _META),
     _LIST,
     replace(_LIST, name="list_the_root", level="root"),
@@ -274,7 +278,11 @@ _BASIC_OPERATIONS: Final = (
     replace(_CREATE_FILE, name="create_file_over_another"),
     replace(_CREATE_FILE, name="create_file_as_new", creates=True),
     _of_file("get_file", "GET"),
-    replace(_of_file("get_file", "GET", "", ("x-ms-range", "bytes=1-3")), name="get_file_range"),
+    replace(
+        _of_file("get_file", "GET", "", ("x-ms-range", "bytes=1-3")),
+        name="get_file_range",
+        is_redundant=True,
+    ),
     _of_file("get_file_properties", "HEAD"),
     _of_file("delete_file", "DELETE"),
     _of_file(
@@ -285,7 +293,7 @@ _BASIC_OPERATIONS: Final = (
         ("x-ms-file-attributes", "preserve"),
         *_PRESERVED,
     ),
-    _of_file("get_file_metadata", "GET", "metadata"),
+    replace(_of_file("get_file_metadata", "GET", "metadata"), is_redundant=True),
     _of_file("set_file_metadata", "PUT", "metadata", _META),
     *_leases(_of_file, "file", ("acquire", "change", "release", "break")),
     replace(
