@@ -260,7 +260,7 @@ def test_sparse_files_are_copied_without_cost(share: ShareClient, copy: ShareFil
 
 
 def test_trailing_dots(files: ShareServiceClient, share: ShareClient) -> None:
-    dots = {"allow_trailing_dot": True, "allow_source_trailing_dot": True}
+    dots: dict[str, Any] = {"allow_trailing_dot": True, "allow_source_trailing_dot": True}
     credential = share.credential
     client = ShareClient.from_share_url(share.url, credential=credential, **dots)
     source = client.get_file_client("source.")
@@ -388,9 +388,11 @@ def test_private_blobs_need_a_token(
     public = blob_service(server).create_container(unique(), public_access=PublicAccess.BLOB)
     copy.start_copy_from_url(public.upload_blob("blob", b"public").url)
     assert copy.download_file().readall() == b"public"
+    options: dict[str, Any]
     for option in ("file_attributes", "file_creation_time", "file_permission"):
+        options = {option: "source"}
         with refused(400, "InvalidHeaderValue"):
-            copy.start_copy_from_url(signed_blob(blob), **{option: "source"})
+            copy.start_copy_from_url(signed_blob(blob), **options)
     with refused(404, "CannotVerifyCopySource"):
         copy.start_copy_from_url(signed_blob(container.get_blob_client("missing")))
 
