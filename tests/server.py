@@ -117,6 +117,15 @@ class Server:
             return []
         return [int(pid) for pid in path.read_text("ascii").split()]
 
+    def front_end(self) -> int:
+        """Returns the last front end of the blob, queue and table services, if none was restarted
+        yet."""
+        return self.children()[-2]
+
+    def file_front_end(self) -> int:
+        """Returns the front end of the file service, if no child was restarted yet."""
+        return self.children()[-1]
+
     def _reap(self, status: int) -> int:
         assert self._process is not None
         if self._process.stdout is not None:

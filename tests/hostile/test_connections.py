@@ -67,7 +67,7 @@ def test_simultaneous_connections_are_spread_evenly(tmp_path: Path, service: str
 
 def test_an_unresponsive_front_end_gets_no_connections(tmp_path: Path) -> None:
     with served(tmp_path / "data", "--workers", "2") as server:
-        stopped = server.children()[-1]
+        stopped = server.front_end()
         os.kill(stopped, signal.SIGSTOP)
         try:
             for _ in range(16):
@@ -83,13 +83,15 @@ def test_an_unresponsive_front_end_gets_no_connections(tmp_path: Path) -> None:
 
 def test_a_dead_front_end_leaves_no_connections(tmp_path: Path) -> None:
     with served(tmp_path / "data", "--workers", "2") as server:
+        others = {server.children()[0], server.file_front_end()}
         for _ in range(3):
             with connected(port_of(server), 16):
-                os.kill(server.children()[-1], signal.SIGKILL)
+                front_end = [pid for pid in server.children() if pid not in others][-1]
+                os.kill(front_end, signal.SIGKILL)
                 for _ in range(4):
                     with Client(server.endpoints["blob"]) as client:
                         assert client.ask(_sign(list_containers())).status == 200
-        eventually(lambda: len(server.children()) == 3, "the front end to be started again")
+        eventually(lambda: len(server.children()) == 4, "the front end to be started again")
         eventually(lambda: min(spread(server, port_of(server), 16)) >= 6, "an even spread")
 
 

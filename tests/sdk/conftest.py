@@ -1,12 +1,15 @@
-"""The shared server of the SDK tests that do not stop it."""
+"""The shared server of the SDK tests that do not stop it, and servers that copy from another
+one."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.sdk.origin import Origin
 from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, served
 
 
@@ -17,3 +20,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with served(directory, "--account", account) as shared:
         yield shared
         assert shared.stop() == 0
+
+
+@pytest.fixture
+def origin() -> Iterator[Origin]:
+    with Origin() as started:
+        thread = threading.Thread(target=started.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield started
+        started.go_on.set()
+        started.shutdown()
+
+
+@pytest.fixture
+def own(tmp_path: Path, origin: Origin) -> Iterator[Server]:
+    """A server for one test that may copy from the other server."""
+    flags = ("--copy-source", f"127.0.0.1:{origin.server_port}", "--workers", "1")
+    with served(tmp_path / "data", *flags) as started:
+        yield started

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,78 +18,11 @@ from azure.storage.blob import BlobClient, BlobLeaseClient, BlobProperties, Cont
 from etagere.jobs.copying import COPIES_MAX
 from tests.sdk.blob.clients import blob_service
 from tests.sdk.harness import ResponseRecorder, refused
+from tests.sdk.origin import BODY, Origin
 from tests.server import Server, check, eventually, served, unique
 
-BODY = bytes(range(256)) * 4_000
 PENDING = "PendingCopyOperation"
 ROUNDS = 40
-
-
-# Another server
-
-
-class Origin(ThreadingHTTPServer):
-    """Another server; slow responses continue when the test says so."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.go_on = threading.Event()
-
-    def url(self, name: str) -> str:
-        return f"http://127.0.0.1:{self.server_port}/{name}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Origin
-
-    def do_GET(self) -> None:
-        name = self.path[1:].partition("?")[0]
-        if name == "missing":
-            self.send_error(404)
-            return
-        self.send_response(200)
-        self.send_header("Content-Type", "text/origin")
-        self.send_header("Content-Length", str(len(BODY)))
-        self.send_header("x-ms-meta-from", "elsewhere")
-        if name in ("right", "wrong"):
-            result = BODY if name == "right" else b"other"
-            md5 = hashlib.md5(result, usedforsecurity=False).digest()
-            self.send_header("Content-MD5", base64.b64encode(md5).decode())
-        self.end_headers()
-        half = len(BODY) // 2
-        with contextlib.suppress(ConnectionError):
-            self.wfile.write(BODY[:half])
-            self.wfile.flush()
-            if name == "short":
-                self.close_connection = True
-                return
-            if name == "slow":
-                self.server.go_on.wait(30)
-            self.wfile.write(BODY[half:])
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def origin() -> Iterator[Origin]:
-    with Origin() as started:
-        thread = threading.Thread(target=started.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        yield started
-        started.go_on.set()
-        started.shutdown()
-
-
-@pytest.fixture
-def own(tmp_path: Path, origin: Origin) -> Iterator[Server]:
-    """A server for one test that may copy from the other server."""
-    flags = ("--copy-source", f"127.0.0.1:{origin.server_port}", "--workers", "1")
-    with served(tmp_path / "data", *flags) as started:
-        yield started
 
 
 @pytest.fixture
@@ -249,7 +179,7 @@ def test_copy_blob_from_url_from_another_server(copy: BlobClient, origin: Origin
 
 
 def kill_front_end(server: Server) -> None:
-    front_end = server.children()[-1]
+    front_end = server.front_end()
     os.kill(front_end, signal.SIGKILL)
     eventually(lambda: front_end not in server.children(), "the end of the front end")
 
