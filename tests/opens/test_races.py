@@ -177,6 +177,25 @@ async def test_an_open_that_waits_is_not_overtaken(f: OpensFixture) -> None:
 
 
 @opens_test
+async def test_locks_wait_for_writes_in_progress(f: OpensFixture) -> None:
+    await f.create()
+    await f.mkdir("dir")
+    await f.put(FILE)
+    client = await f.connect()
+    handle = await opened(client, FILE, R | W)
+    gate = Gate()
+    operation = asyncio.ensure_future(f.table.rest(path_of(FILE), RestAccess.WRITE, gate))
+    await gate.entered.wait()
+    locking = asyncio.ensure_future(client.share.lock(handle, 0, 1, exclusive=False))
+    await asyncio.sleep(0.01)
+    assert not locking.done()
+    gate.leave.set()
+    await operation
+    await locking
+    assert await code_of(f.rest_write(FILE)) == "FileLockConflict"
+
+
+@opens_test
 async def test_an_open_does_not_wait_for_ever(f: OpensFixture) -> None:
     await f.create()
     await f.mkdir("dir")

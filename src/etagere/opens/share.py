@@ -31,6 +31,7 @@ from etagere.rules.opens import (
     check_open,
     check_rest_read,
     check_rest_write,
+    delays_lock,
     delays_open,
     handle_cache_break,
     refused_by,
@@ -285,10 +286,17 @@ class ShareOpens:
 
     # Byte-range locks
 
-    def lock(self, handle: Handle, start: int, end: int, *, exclusive: bool) -> None:
+    async def lock(self, handle: Handle, start: int, end: int, *, exclusive: bool) -> None:
+        """Locks a range. Waits for REST operations in progress, but not for other locks."""
+        entry = handle.entry
+        while any(
+            delays_lock(access, exclusive=exclusive) for access in self._rest.get(entry.id, ())
+        ):
+            await self.next_change()
         lock = RangeLock(handle.id, start, end, exclusive)
-        abort_if(check_lock(lock, handle.entry.locks))
-        handle.entry.locks.append(lock)
+        abort_if(check_lock(lock, entry.locks))
+        if handle.is_open:
+            entry.locks.append(lock)
 
     def unlock(self, handle: Handle, start: int, end: int) -> bool:
         """Removes the oldest lock of this handle on exactly this range; returns whether there was
