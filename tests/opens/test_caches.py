@@ -198,3 +198,41 @@ async def test_caches_of_several_clients_are_broken_at_once(f: OpensFixture) -> 
         one.grant.acknowledge(Caching.NONE)
         await asyncio.sleep(0)
     await deleting
+
+
+@opens_test
+async def test_a_directory_with_cached_handles_below_is_renamed(f: OpensFixture) -> None:
+    await f.create()
+    await f.mkdir("dir")
+    await f.put("dir/file")
+    client = await f.connect()
+    caching = CachingClient(CRWH, acknowledges=False)
+    handles = [await opened(client, "dir/file", R, grant=caching.grant) for _ in range(2)]
+    own = await opened(client, "dir", R)
+    renaming = asyncio.ensure_future(f.rest_rename("dir", "other", is_directory=True))
+    while not caching.breaks:
+        await asyncio.sleep(0)
+    assert caching.breaks == [CRW]
+    for handle in handles:
+        assert not renaming.done()
+        await client.close(handle)
+    await renaming
+    assert own.entry.path == "other"
+    # One that is in use is not asked, and neither are the others.
+    caching = CachingClient(CRH)
+    await opened(client, "other/file", R, grant=caching.grant)
+    await opened(client, "other/file", R)
+    assert await code_of(f.rest_rename("other", "dir", is_directory=True)) == "SharingViolation"
+    assert caching.breaks == []
+
+
+@opens_test
+async def test_a_client_that_still_uses_a_handle_below_a_directory(f: OpensFixture) -> None:
+    await f.create()
+    await f.mkdir("dir")
+    await f.put("dir/file")
+    client = await f.connect()
+    caching = CachingClient(CRH)
+    await opened(client, "dir/file", R, grant=caching.grant)
+    assert await code_of(f.rest_delete("dir", is_directory=True)) == "SharingViolation"
+    assert caching.breaks == [CR]

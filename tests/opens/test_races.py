@@ -177,6 +177,25 @@ async def test_an_open_that_waits_is_not_overtaken(f: OpensFixture) -> None:
 
 
 @opens_test
+async def test_locks_wait_for_writes_in_progress(f: OpensFixture) -> None:
+    await f.create()
+    await f.mkdir("dir")
+    await f.put(FILE)
+    client = await f.connect()
+    handle = await opened(client, FILE, R | W)
+    gate = Gate()
+    operation = asyncio.ensure_future(f.table.rest(path_of(FILE), RestAccess.WRITE, gate))
+    await gate.entered.wait()
+    locking = asyncio.ensure_future(client.share.lock(handle, 0, 1, exclusive=False))
+    await asyncio.sleep(0.01)
+    assert not locking.done()
+    gate.leave.set()
+    await operation
+    await locking
+    assert await code_of(f.rest_write(FILE)) == "FileLockConflict"
+
+
+@opens_test
 async def test_an_open_does_not_wait_for_ever(f: OpensFixture) -> None:
     await f.create()
     await f.mkdir("dir")
@@ -187,7 +206,7 @@ async def test_an_open_does_not_wait_for_ever(f: OpensFixture) -> None:
     await gate.entered.wait()
     opening = client.open(path_of(FILE), OpenMode(R, R), seconds_max=0.01)
     assert await code_of(opening) == "SharingViolation"
-    assert not client.share._pending_opens
+    assert not client.share.rest._pending_opens
     gate.leave.set()
     await operation
 
@@ -527,10 +546,10 @@ async def test_random_opens_and_operations_never_meet(f: OpensFixture) -> None:
         await f.table.rest(path_of(path), access, run)
 
     await asyncio.gather(*map(smb, clients), *(rest() for _ in range(3)))
-    assert not share._rest
-    assert not share._pending
-    assert not share._changing_directories
-    assert share._moves == 0
+    assert not share.rest._in_progress
+    assert not share.deletions
+    assert not share.rest._changing_directories
+    assert share.rest._moves == 0
     for client in clients:
         await client.disconnect()
     assert not f.table._shares

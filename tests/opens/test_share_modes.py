@@ -128,7 +128,7 @@ async def test_locks_against_rest_operations(f: OpensFixture) -> None:
     handle = await opened(client, FILE, R | W)
     share = client.share
     for exclusive in (False, True):
-        share.lock(handle, 10, 20, exclusive=exclusive)
+        await share.lock(handle, 10, 20, exclusive=exclusive)
         assert await code_of(f.rest_write(FILE)) == "FileLockConflict"
         assert await code_of(f.rest_put(FILE)) == "FileLockConflict"
         assert await code_of(f.rest_set(FILE)) == ""
@@ -141,7 +141,7 @@ async def test_locks_against_rest_operations(f: OpensFixture) -> None:
         assert share.unlock(handle, 10, 20)
         assert not share.unlock(handle, 10, 20)
     assert await code_of(f.rest_write(FILE)) == ""
-    share.lock(handle, 0, 1, exclusive=True)
+    await share.lock(handle, 0, 1, exclusive=True)
     await client.close(handle)
     assert await code_of(f.rest_write(FILE)) == ""
 
@@ -161,7 +161,7 @@ async def test_rest_operations_never_conflict_with_each_other(f: OpensFixture) -
             await f.table.rest(path, other, nothing, seconds_max=0)
 
         await f.table.rest(path, one, inner, seconds_max=0)
-    assert not share._rest
+    assert not share.rest._in_progress
 
 
 @opens_test

@@ -29,6 +29,7 @@ from etagere.rules.opens import (
     check_rest_read,
     check_rest_write,
     conflicts,
+    delays_lock,
     delays_open,
     handle_cache_break,
 )
@@ -185,6 +186,13 @@ def test_locks_and_the_data_of_handles(
     assert code(check_handle_write(handle, [EXCLUSIVE_LOCK], start, end)) == others
     assert check_handle_read(handle, [SHARED_LOCK], start, end) is None
     assert code(check_handle_write(handle, [SHARED_LOCK], start, end)) == anyone
+
+
+def test_locks_wait_for_rest_operations_that_they_would_refuse() -> None:
+    for access in RestAccess:
+        writes = access in (RestAccess.WRITE, RestAccess.REPLACE)
+        assert delays_lock(access, exclusive=False) is writes
+        assert delays_lock(access, exclusive=True) is (writes or access is RestAccess.READ)
 
 
 def test_the_number_of_locks_is_limited() -> None:

@@ -34,5 +34,9 @@ def assemble(base: Base) -> Assembly:
         copying=copying,
     )
     jobs = [Job("ending copies", copying.fail_abandoned, JOB_PAUSE_SECONDS)]
-    closing = [("end copies", copying.close), ("close sources", sources.close)]
+    closing = [
+        ("end copies", copying.close),
+        ("close sources", sources.close),
+        ("end deletions", opens.close),
+    ]
     return Assembly((service,), jobs, closing)

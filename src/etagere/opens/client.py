@@ -11,9 +11,10 @@ from etagere.engine.interface import Engine, Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.files import EntryPath
 from etagere.model.shares import ShareName
+from etagere.opens.admission import PendingOpen
 from etagere.opens.caches import CacheGrant
 from etagere.opens.handles import Handle, Session
-from etagere.opens.share import PendingOpen, ShareOpens
+from etagere.opens.share import ShareOpens
 from etagere.opens.table import OpenTable
 from etagere.operations.file.tree import LocatedEntry, is_directory_empty, locate_entry
 from etagere.rules.opens import OpenMode, check_open
@@ -71,11 +72,11 @@ class ShareClient:
         try:
             while True:
                 located = await self._locate(path)
-                if is_current and self.share.is_delayed(located, mode):
+                if is_current and self.share.rest.is_delayed(located, mode):
                     if pending is None:
                         pending = PendingOpen(located.entry_id, mode)
-                        self.share.announce(pending)
-                    await self.share.next_change()
+                        self.share.rest.announce(pending)
+                    await self.share.changes.next()
                     continue
                 handle = self.share.open(
                     located,
@@ -92,7 +93,7 @@ class ShareClient:
                     return handle
         finally:
             if pending is not None:
-                self.share.withdraw(pending)
+                self.share.rest.withdraw(pending)
 
     async def _locate(self, path: EntryPath) -> LocatedEntry:
         located = await self._engine.read(locate_entry, path)

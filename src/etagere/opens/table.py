@@ -23,7 +23,8 @@ from etagere.engine.interface import Engine, ReadTxn, Refused
 from etagere.errors import Refusal
 from etagere.model.files import DeleteEntry, EntryPath
 from etagere.model.shares import ShareName, ShareRef
-from etagere.opens.share import HandleSupply, RestClaim, ShareOpens
+from etagere.opens.admission import RestClaim
+from etagere.opens.share import HandleSupply, ShareOpens
 from etagere.operations.file import entries, shares
 from etagere.operations.file.tree import LocatedEntry, is_path_change, locate_entry
 from etagere.rules.opens import RestAccess
@@ -91,7 +92,7 @@ class OpenTable:
         async def attempt() -> T:
             located, share = await self._locate(path)
             claims = (RestClaim(access, located, span),)
-            await share.admit(claims, seconds_max)
+            await share.rest.admit(claims, seconds_max)
             try:
                 return await run(replace(path, expected_id=located.entry_id))
             finally:
@@ -120,8 +121,8 @@ class OpenTable:
             claims = [RestClaim(RestAccess.RENAME, located)]
             if target.entry_id != located.entry_id:
                 claims.append(RestClaim(RestAccess.DELETE, target))
-            await share.admit(claims, seconds_max)
-            moved = share.begin_move(located.entry_id)
+            await share.rest.admit(claims, seconds_max)
+            moved = share.rest.begin_move(located.entry_id)
             try:
                 return await run(
                     replace(source, expected_id=located.entry_id),
@@ -134,7 +135,7 @@ class OpenTable:
                         after = await self._find(destination)
                 finally:
                     if moved is not None:
-                        share.end_move(moved, after)
+                        share.rest.end_move(moved, after)
                     self._release(share, claims)
 
         return await _again_if_path_changes(attempt)
@@ -169,7 +170,7 @@ class OpenTable:
             return None
 
     def _release(self, share: ShareOpens, claims: Sequence[RestClaim]) -> None:
-        share.release(claims)
+        share.rest.release(claims)
         self._forget_if_idle(share)
 
     def pending_ids(self, ref: ShareRef) -> frozenset[int]:
@@ -177,7 +178,7 @@ class OpenTable:
         share = self._shares.get(ref.share.key)
         if share is None or ref.snapshot is not None:
             return frozenset()
-        return share.pending_ids
+        return share.deletions.entry_ids
 
     # Shares
 
@@ -216,6 +217,14 @@ class OpenTable:
         else:
             share.drop()
         self._forget_if_idle(share)
+
+    async def close(self) -> None:
+        """Waits for the deletions in progress."""
+        deletions = [
+            task for share in self._shares.values() for task in share.deletions.in_progress
+        ]
+        if deletions:
+            await asyncio.wait(deletions)
 
     def _track(self, name: ShareName, share_id: bytes) -> ShareOpens:
         share = self._shares.get(name.key)

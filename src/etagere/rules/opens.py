@@ -195,6 +195,14 @@ def check_handle_write(
     return None
 
 
+def delays_lock(in_progress: RestAccess, *, exclusive: bool) -> bool:
+    """Whether a lock has to wait for a REST operation that is in progress, and was not refused
+    because the lock did not exist yet."""
+    if in_progress is RestAccess.READ:
+        return exclusive
+    return in_progress in (RestAccess.WRITE, RestAccess.REPLACE)
+
+
 def check_lock(asked: RangeLock, locks: Iterable[RangeLock]) -> Refusal | None:
     """Refuses a byte-range lock that overlaps one that excludes it.
 

@@ -312,7 +312,7 @@ def test_locks(share: ShareClient, front_end: FileFrontEnd) -> None:
     file = share.get_file_client(REPORT)
     handle = front_end.open(share.share_name, REPORT, R | W)
     locks = front_end.client(share.share_name).share
-    front_end.call(lambda: locks.lock(handle, 4, 6, exclusive=True))
+    front_end.run(locks.lock(handle, 4, 6, exclusive=True))
     with refused(409, "FileLockConflict"):
         file.upload_range(b"x", 9, 1)
     with refused(409, "FileLockConflict"):
