@@ -6,12 +6,13 @@ from urllib.parse import quote
 
 from etagere.model.files import CreateHardLink, CreateSymbolicLink, SymbolicLinkNode
 from etagere.operations.file import links
-from etagere.protocol.file import decode, decode_entries, decode_links, encode
+from etagere.protocol.file import access, decode, decode_entries, decode_links, encode
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest import leases
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.responses import stamp_headers
+from etagere.rules.opens import RestAccess
 
 
 async def create_symbolic_link(exchange: Exchange, deps: FileDependencies) -> Response:
@@ -21,12 +22,15 @@ async def create_symbolic_link(exchange: Exchange, deps: FileDependencies) -> Re
         decode_links.link_text(exchange),
         leases.lease_id(exchange),
     )
-    entry = await deps.engine.write(links.create_symbolic_link, command)
+    entry = await access.write(
+        exchange, deps, RestAccess.CREATE, links.create_symbolic_link, command
+    )
     return Response(201, encode.changed_headers(entry))
 
 
 async def get_symbolic_link(exchange: Exchange, deps: FileDependencies) -> Response:
-    entry = await deps.engine.read(links.get_symbolic_link, decode_entries.get_file(exchange))
+    command = decode_entries.get_file(exchange)
+    entry = await access.read(exchange, deps, RestAccess.QUERY, links.get_symbolic_link, command)
     headers = stamp_headers(entry.stamp)
     if isinstance(entry.node, SymbolicLinkNode):
         # Clients decode the text, which may contain any character.
@@ -39,5 +43,5 @@ async def create_hard_link(exchange: Exchange, deps: FileDependencies) -> Respon
     command = CreateHardLink(
         decode.path_to_change(exchange), decode_links.target(exchange), leases.lease_id(exchange)
     )
-    entry = await deps.engine.write(links.create_hard_link, command)
+    entry = await access.write(exchange, deps, RestAccess.CREATE, links.create_hard_link, command)
     return Response(201, encode.changed_headers(entry))
