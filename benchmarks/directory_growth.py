@@ -1,78 +1,77 @@
-"""Directories with 10,000, 100,000 and 1,000,000 files, measured at the operations.
+"""Directories with 10,000, 100,000 and 1,000,000 files, over HTTP.
 
-All of them are in one share of one store. Turns alternate between them, so that other load on the
-machine affects all alike, and what a turn creates is deleted after it. Names are chosen at random
-from the whole directory; "repeated" lookups choose from the same number of names in each directory,
-so that the pages they read are equally likely to be in the cache.
+All of them are in one share. Their files are stored by operations that create many at once, because
+single requests would take too long. Turns alternate between the directories, so that other load on
+the machine affects all alike; what a turn creates is deleted after it. Files are chosen at random
+from the whole directory. The median latencies are compared.
 """
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import random
 import statistics
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.figures import Figure, Group, Round, Settings
-from benchmarks.server import running
+from benchmarks.load import ACCOUNT, Load, Run, development_sas, run_all
+from benchmarks.server import Server
+from benchmarks.services import FILE, Service, etagere
 from benchmarks.tools import tell
-from etagere.engine.interface import C, WriteTxn, operation
+from etagere.config import Config
+from etagere.engine.interface import WriteTxn, operation
 from etagere.engine.sqlite import SqliteEngine
 from etagere.model.base import Command
 from etagere.model.bodies import Empty
 from etagere.model.files import (
     CreateDirectory,
-    CreateFile,
-    DeleteEntry,
     Entry,
     EntryPath,
     FileNode,
     FileTimes,
-    GetEntry,
-    ListEntries,
     NewEntry,
     NewTimes,
 )
 from etagere.model.ids import new_id
 from etagere.model.shares import CreateShare, ShareName, ShareRef
-from etagere.operations.file import entries, listing, shares
+from etagere.operations.file import entries, shares
 from etagere.operations.file.tree import guard_path, put_entry
-from etagere.operations.pages import FillPage
+from etagere.protocol.rest.continuation_tokens import format_token
 from etagere.rules.file_attributes import FileAttributes
 
 _SIZES = (10_000, 100_000, 1_000_000)
 _PAGE = 5_000
-_REPEATED = 2_000
-"""Names that repeated lookups choose from."""
+"""The maximum of a page."""
 _SEEDS_PER_OPERATION = 2_000
 _NEIGHBOURS = 20
-"""Files that are seeded one after the other. Such runs are shuffled, so that most of them are
+"""Files that are stored one after the other. Such runs are shuffled, so that most of them are
 inserted between others."""
 _SEEDS_PER_REPORT = 100_000
 _TURNS = 10
 """How often a round alternates between the directories."""
-_AT_ONCE = 32
-"""Creations at a time, which the writer commits in groups."""
-_SHARE = ShareRef(ShareName("bench", "share"))
-_NEW = NewEntry(NewTimes(), 0)
+_CONNECTIONS = 4
+_SHARE = ShareRef(ShareName(ACCOUNT, "share"))
 
 
 class _Scale(NamedTuple):
-    """The sizes of the directories, and the number of calls per turn."""
+    """The sizes of the directories, and the number of requests per turn."""
 
     sizes: tuple[int, ...]
     page: int
-    lookups: int
+    requests: int
     pages: int
-    creations: int
 
     @classmethod
     def of(cls, settings: Settings) -> _Scale:
         if settings.quick:
-            return cls((40, 80, 400), page=20, lookups=20, pages=1, creations=4)
-        return cls(_SIZES, _PAGE, lookups=1_000, pages=4, creations=256)
+            return cls((40, 80, 400), page=20, requests=8, pages=1)
+        return cls(_SIZES, _PAGE, requests=500, pages=8)
+
+
+# Storing files
 
 
 class SeedFiles(Command, frozen=True):
@@ -107,143 +106,107 @@ def _name(number: int, suffix: str = "") -> str:
     return f"file-{number:08}{suffix}.txt"
 
 
-class _Counter:
-    """A page of a listing that only counts its rows."""
+async def _seed(directory: Path, sizes: tuple[int, ...]) -> None:
+    """Creates a store with a share of directories."""
+    server = Server(directory, Config())
+    try:
+        server.wait()
+        engine = SqliteEngine(directory, server.config)
+        await engine.write(shares.create_share, CreateShare(_SHARE.share, new_id()))
+        for number, size in enumerate(sizes):
+            await _seed_directory(engine, size, first_id=1 + number * max(sizes))
+        await engine.close()
+    finally:
+        server.stop()
 
-    rows_at_once = 500
 
-    def __init__(self) -> None:
-        self.rows = 0
+async def _seed_directory(engine: SqliteEngine, size: int, first_id: int) -> None:
+    path = EntryPath(_SHARE, (_directory_name(size),))
+    new = NewEntry(NewTimes(), 0)
+    await engine.write(entries.create_directory, CreateDirectory(path, new))
+    runs = [range(first, min(first + _NEIGHBOURS, size)) for first in range(0, size, _NEIGHBOURS)]
+    random.Random(size).shuffle(runs)
+    per_operation = _SEEDS_PER_OPERATION // _NEIGHBOURS
+    done = 0
+    for first in range(0, len(runs), per_operation):
+        numbers = tuple(number for run in runs[first : first + per_operation] for number in run)
+        await engine.write(seed_files, SeedFiles(path, first_id, numbers))
+        done += len(numbers)
+        if done == size or not done % _SEEDS_PER_REPORT:
+            tell(f"directory_growth: {done:,} of {size:,}")
 
-    def add(self, rows: Sequence[Entry]) -> int:
-        self.rows += len(rows)
-        return len(rows)
+
+def _directory_name(size: int) -> str:
+    return f"directory-{size}"
+
+
+# Measuring
 
 
 class _Directory:
     """A directory whose size is the same before and after a turn."""
 
-    def __init__(self, engine: SqliteEngine, size: int, scale: _Scale) -> None:
-        self.size = size
-        self._engine = engine
+    def __init__(self, service: Service, size: int, scale: _Scale, sas: str) -> None:
+        self._service = service
+        self._size = size
         self._scale = scale
+        self._sas = sas
         self._random = random.Random(size)
-        self._path = EntryPath(_SHARE, (f"directory-{size}",))
-        self._repeated: list[int] = []
+        self._target = f"/{ACCOUNT}/{_SHARE.share.name}/{_directory_name(size)}"
 
-    def _file(self, name: str) -> EntryPath:
-        return EntryPath(_SHARE, (*self._path.components, name))
-
-    async def seed(self, first_id: int) -> None:
-        await self._engine.write(entries.create_directory, CreateDirectory(self._path, _NEW))
-        runs = [
-            tuple(range(first, min(first + _NEIGHBOURS, self.size)))
-            for first in range(0, self.size, _NEIGHBOURS)
-        ]
-        self._random.shuffle(runs)
-        per_operation = _SEEDS_PER_OPERATION // _NEIGHBOURS
-        done = 0
-        for first in range(0, len(runs), per_operation):
-            numbers = tuple(n for run in runs[first : first + per_operation] for n in run)
-            await self._engine.write(seed_files, SeedFiles(self._path, first_id, numbers))
-            done += len(numbers)
-            if done == self.size or not done % _SEEDS_PER_REPORT:
-                tell(f"directory_growth: {done:,} of {self.size:,}")
-        count = min(_REPEATED, self.size)
-        self._repeated = self._random.sample(range(self.size), count)
-
-    async def lookup(self) -> float:
-        """Returns the seconds that a lookup of any file takes."""
-        return await self._look_up(range(self.size))
-
-    async def repeated(self) -> float:
-        return await self._look_up(self._repeated)
-
-    async def _look_up(self, numbers: range | list[int]) -> float:
-        chosen = self._random.choices(numbers, k=self._scale.lookups)
-        asked = [GetEntry(self._file(_name(number))) for number in chosen]
-        read, began = self._engine.read, time.perf_counter()
-        for ask in asked:
-            await read(entries.get_file_or_directory, ask)
-        return (time.perf_counter() - began) / len(asked)
-
-    async def page(self) -> float:
-        """Returns the seconds that a page takes that starts anywhere. Reads end after some time, so
-        that a page may be shorter on a busy machine."""
+    def turn(self, kind: str) -> Run:
+        """Sends a few requests of one kind."""
         scale = self._scale
-        firsts = self._random.choices(range(self.size - scale.page), k=scale.pages)
-        page = _Counter()
-        began = time.perf_counter()
-        for first in firsts:
-            ask = ListEntries(self._path, scale.page, marker=_name(first).upper())
-            command = FillPage[ListEntries, Entry](ask, lambda _now: page)
-            await self._engine.read_in_steps(listing.list_entries, command)
-        return (time.perf_counter() - began) / page.rows * scale.page
+        if kind == "page":
+            firsts = self._random.choices(range(self._size - scale.page), k=scale.pages)
+            return self._run([self._page(first) for first in firsts])
+        numbers = self._random.sample(range(self._size), scale.requests)
+        if kind == "lookup":
+            return self._run([self._file("GET", _name(number)) for number in numbers])
+        names = [_name(number, "-new") for number in numbers]
+        headers = ("x-ms-type: file", "x-ms-content-length: 0")
+        done = self._run([self._file("PUT", name, *headers) for name in names])
+        self._run([self._file("DELETE", name) for name in names])
+        return done
 
-    async def create(self) -> float:
-        """Returns the seconds that a creation takes, with others at the same time."""
-        chosen = self._random.sample(range(self.size), self._scale.creations)
-        paths = [self._file(_name(number, "-new")) for number in chosen]
-        creations = [CreateFile(path, _NEW, new_id(), 0) for path in paths]
-        began = time.perf_counter()
-        await _in_parallel(lambda each: self._engine.write(entries.create_file, each), creations)
-        seconds = (time.perf_counter() - began) / len(paths)
-        deletions = [DeleteEntry(path, is_directory=False) for path in paths]
-        await _in_parallel(lambda each: self._engine.write(entries.delete_entry, each), deletions)
-        return seconds
+    def _run(self, loads: list[Load]) -> Run:
+        return run_all(self._service, loads)
 
+    def _file(self, method: str, name: str, *headers: str) -> Load:
+        target = f"{self._target}/{name}?{self._sas}"
+        return Load(method, target, headers=headers, connections=_CONNECTIONS)
 
-async def _in_parallel(call: Callable[[C], Awaitable[object]], commands: list[C]) -> None:
-    left = iter(commands)
-
-    async def work() -> None:
-        for command in left:
-            await call(command)
-
-    await asyncio.gather(*(work() for _ in range(_AT_ONCE)))
-
-
-_KINDS: dict[str, Callable[[_Directory], Awaitable[float]]] = {
-    "lookup": _Directory.lookup,
-    "repeated": _Directory.repeated,
-    "page": _Directory.page,
-    "create": _Directory.create,
-}
+    def _page(self, first: int) -> Load:
+        """Lists from a file that is followed by at least a page."""
+        page = f"maxresults={self._scale.page}&marker={format_token(_name(first))}"
+        target = f"{self._target}?restype=directory&comp=list&{page}&{self._sas}"
+        return Load("GET", target, connections=1)
 
 
 async def measure(settings: Settings) -> AsyncIterator[Round]:
-    scale = _Scale.of(settings)
-    with running(settings.directory) as server:
-        engine = SqliteEngine(server.directory, server.config)
-        await engine.write(shares.create_share, CreateShare(_SHARE.share, new_id()))
-        directories, first_id = [], 1
-        for size in scale.sizes:
-            directory = _Directory(engine, size, scale)
-            await directory.seed(first_id)
-            directories.append(directory)
-            first_id += size
+    scale, sas = _Scale.of(settings), development_sas()
+    below = tempfile.TemporaryDirectory(prefix="etagere-bench-", dir=settings.directory)
+    with contextlib.ExitStack() as ends:
+        directory = Path(ends.enter_context(below))
+        await _seed(directory / "ours", scale.sizes)
+        service = etagere(directory, ends, FILE)
+        directories = [_Directory(service, size, scale, sas) for size in scale.sizes]
         for _ in range(settings.rounds):
             told: Round = {}
             for kind in _KINDS:
-                told |= await _compared(kind, directories, settings.scaled(_TURNS, 1))
+                told |= _compared(kind, directories, settings.scaled(_TURNS, 1))
             yield told
-        await engine.close()
 
 
-async def _compared(kind: str, directories: list[_Directory], turns: int) -> Round:
-    times: list[list[float]] = [[] for _ in directories]
-    for turn in range(turns + 1):
-        for directory, seconds in zip(directories, times, strict=True):
-            taken = await _KINDS[kind](directory)
-            if turn:  # The first turn fills the caches.
-                seconds.append(taken)
-    few, some, many = (statistics.median(seconds) for seconds in times)
+def _compared(kind: str, directories: list[_Directory], turns: int) -> Round:
+    runs = [[directory.turn(kind) for directory in directories] for _ in range(turns)]
+    few, some, many = (statistics.median(run.p50 for run in of) for of in zip(*runs, strict=True))
     key = f"directory_growth.{kind}"
     return {
         key: many / few,
         f"{key}_some": some / few,
-        f"{key}_few_time": 1e6 * few,
-        f"{key}_many_time": 1e6 * many,
+        f"{key}_few_time": 1000 * few,
+        f"{key}_many_time": 1000 * many,
     }
 
 
@@ -252,19 +215,21 @@ def _figures(kind: str, text: str, at_most: float) -> tuple[Figure, ...]:
     return (
         Figure(key, f"{text}, 1,000,000 files to 10,000", " x", at_most=at_most),
         Figure(f"{key}_some", "  100,000 to 10,000", " x"),
-        Figure(f"{key}_few_time", "  with 10,000", " µs"),
-        Figure(f"{key}_many_time", "  with 1,000,000", " µs"),
+        Figure(f"{key}_few_time", "  median latency, 10,000", " ms"),
+        Figure(f"{key}_many_time", "  median latency, 1,000,000", " ms"),
     )
 
+
+_KINDS = {
+    "lookup": ("Get File, empty", 1.3),
+    "page": ("List Directories and Files, 5,000 from anywhere", 1.3),
+    "create": ("Create File", 2),
+}
+"""The compared requests, and how much longer they may take."""
 
 GROUP = Group(
     "directory_growth",
     measure,
-    (
-        *_figures("lookup", "lookup of any file", 1.3),
-        *_figures("repeated", "lookup of one of 2,000 files", 1.3),
-        *_figures("page", "page of 5,000 from anywhere", 1.3),
-        *_figures("create", "Create File", 2),
-    ),
+    tuple(figure for kind, row in _KINDS.items() for figure in _figures(kind, *row)),
     on_request=True,
 )

@@ -306,6 +306,8 @@ class ClearRange(Command, frozen=True):
     child_id: bytes
     lease_id: bytes | None = None
     preserve_written: bool = False
+    zeros: Body | None = None
+    """For the parts that are not aligned; None: they are freed, too."""
 
 
 class TimedEntry(TimedResult, frozen=True):

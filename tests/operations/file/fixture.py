@@ -61,6 +61,7 @@ from etagere.operations.file.purging import (
 )
 from etagere.operations.service import SetServiceProperties, set_service_properties
 from etagere.operations.tree_audits import TREE_AUDITS
+from etagere.rules.file_ranges import cleared_range
 from tests.operations.blob.consistency import held_records, require_balanced
 from tests.operations.file.consistency import history_records, require_trees
 from tests.operations.fixture import ACCOUNT, EngineFixture, Test, engine_property_test, engine_test
@@ -152,6 +153,15 @@ class FileFixture(EngineFixture):
     async def clear(self, path: str, start: int, end: int, **asked: Any) -> Entry:
         command = ClearRange(path_of(path), start, end, new_id(), **asked)
         return await self.write(ranges.clear_range, command)
+
+    async def clear_aligned(self, path: str, start: int, end: int) -> Entry:
+        """Clears a range as REST clients do: what is not aligned is overwritten."""
+        length = cleared_range(start, end).zeros_length
+        if not length:
+            return await self.clear(path, start, end)
+        async with self.store.writer(length, inline=False) as writer:
+            await writer.append(bytes(length))
+            return await self.clear(path, start, end, zeros=await writer.seal())
 
     async def set(self, path: str, *, is_directory: bool = False, **asked: Any) -> Entry:
         command = SetEntryProperties(path_of(path), is_directory, child_id=new_id(), **asked)

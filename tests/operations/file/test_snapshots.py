@@ -236,6 +236,43 @@ async def test_ranges_are_listed(files: FileFixture) -> None:
 
 
 @file_test
+async def test_only_aligned_parts_of_a_cleared_range_are_freed(files: FileFixture) -> None:
+    await files.create()
+    data = b"x" * 4_096
+    await files.put("f", data)
+    taken = await files.snapshot()
+    for start, end in (
+        (100, 1_700),
+        (2_048, 2_560),
+        (3_000, 3_010),
+        (4_000, 4_096),
+    ):
+        await files.clear_aligned("f", start, end)
+        data = data[:start] + bytes(end - start) + data[end:]
+        assert await files.get("f") == data
+        await files.require_sound()
+    listed = (await files.ranges("f")).ranges
+    assert [(each.start, each.end) for each in listed] == [
+        (0, 512),
+        (1_536, 2_048),
+        (2_560, 4_096),
+    ]
+    changes = (await files.ranges("f", previous=taken)).ranges
+    assert [(each.start, each.end, each.written) for each in changes] == [
+        (100, 512, True),
+        (512, 1_536, False),
+        (1_536, 1_700, True),
+        (2_048, 2_560, False),
+        (3_000, 3_010, True),
+        (4_000, 4_096, True),
+    ]
+    assert await files.get("f", taken) == b"x" * 4_096
+    await files.delete("f")
+    await files.delete_snapshot(taken)
+    await files.require_empty()
+
+
+@file_test
 async def test_changed_ranges_of_a_file_that_was_moved(files: FileFixture) -> None:
     await files.create_nfs()
     for path in ("a", "a/b", "c"):

@@ -31,8 +31,8 @@ from etagere.operations.file.tree import (
     Tree,
     find_tree,
     guard_entry,
+    guard_path,
     guard_place,
-    guard_tree,
     keep_place,
     keep_state,
     put_entry,
@@ -42,9 +42,8 @@ from etagere.operations.file.tree import (
 
 @operation
 def create_symbolic_link(txn: WriteTxn, command: CreateSymbolicLink) -> Entry:
-    tree = guard_tree(txn, command.path.ref)
-    _require_nfs(tree, "symboliclink")
-    place = guard_place(txn, tree, command.path.components)
+    place = guard_path(txn, command.path)
+    _require_nfs(place.tree, "symboliclink")
     _require_free(txn, place)
     if command.lease_id is not None:
         raise Refused(Refusal("LeaseNotPresentWithFileOperation"))
@@ -64,10 +63,9 @@ def get_symbolic_link(txn: ReadTxn, command: GetEntry) -> Entry:
 def create_hard_link(txn: WriteTxn, command: CreateHardLink) -> Entry:
     """Creates a link to a file. The file is changed by it: its link count, change time and ETag.
     Neither directories nor symbolic links can have hard links."""
-    tree = guard_tree(txn, command.path.ref)
-    _require_nfs(tree, "hardlink")
-    place = guard_place(txn, tree, command.path.components)
-    target = guard_place(txn, tree, command.target)
+    place = guard_path(txn, command.path)
+    _require_nfs(place.tree, "hardlink")
+    target = guard_place(txn, place.tree, command.target)
     _require_free(txn, place)
     file = guard_entry(txn, target)
     if file is None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from etagere.bodies import intervals
 from etagere.bodies.contents import Plan, locate, locate_soon
+from etagere.bodies.maps import cut_piece
 from etagere.engine.interface import ReadTxn, Refused, WriteTxn, operation
 from etagere.errors import Refusal
 from etagere.model.bodies import Content, Mapped
@@ -37,6 +38,7 @@ from etagere.operations.file.tree import (
     guard_path,
     put_entry,
 )
+from etagere.rules.file_ranges import cleared_range
 
 # Writing
 
@@ -67,15 +69,30 @@ def put_range(txn: WriteTxn, command: PutRange) -> Entry:
 
 @operation(reclaims=True)
 def clear_range(txn: WriteTxn, command: ClearRange) -> Entry:
-    """Replaces bytes by zeros, which take no space."""
+    """Replaces bytes by zeros. The aligned part of the range takes no space afterwards."""
     place = guard_path(txn, command.path)
     old, node = find_changeable_file(txn, place, command.lease_id)
     _require_inside(command.end, node.content)
     content = node.content
     if isinstance(content, Mapped):
-        content = intervals.clear(txn, content, command.start, command.end, command.child_id)
+        content = _cleared(txn, content, command)
     changed = changed_content(txn, old, node, content, preserve_written=command.preserve_written)
     return put_entry(txn, place, changed)
+
+
+def _cleared(txn: WriteTxn, content: Mapped, command: ClearRange) -> Mapped:
+    child_id = command.child_id
+    if command.zeros is None:
+        return intervals.clear(txn, content, command.start, command.end, child_id)
+    cleared = cleared_range(command.start, command.end)
+    content = intervals.clear(txn, content, cleared.freed_start, cleared.freed_end, child_id)
+    write = intervals.write
+    for start, end in cleared.zeroed:
+        (zeros,) = command.zeros.pieces
+        content = write(txn, content, start, (cut_piece(zeros, 0, end - start),), child_id)
+        # The first part is as long as the zeros, which both parts refer to.
+        write = intervals.write_shared
+    return content
 
 
 def _require_inside(end: int, content: Content) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable
 from typing import Final
 
@@ -23,6 +24,7 @@ from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.responses import XML, Headers, stamp_headers
 from etagere.protocol.time_slices import run_in_slices
 from etagere.rules.dates import format_instant
+from etagere.rules.file_ranges import cleared_range
 from etagere.rules.opens import RestAccess
 
 _WRITE_TIME_SINCE: Final = "2021-06-08"
@@ -57,7 +59,13 @@ async def _clear_range(exchange: Exchange, deps: FileDependencies) -> Response:
         # There are no bytes for the checksum.
         raise Refused(Refusal("UnsupportedHeader", {"HeaderName": "Content-MD5"}))
     command = decode_ranges.clear_range(exchange, new_id())
-    entry = await access.write(exchange, deps, RestAccess.WRITE, ranges.clear_range, command)
+    zeros_length = cleared_range(command.start, command.end).zeros_length
+    async with contextlib.AsyncExitStack() as stack:
+        if zeros_length:
+            writer = await stack.enter_async_context(deps.store.writer(zeros_length, inline=False))
+            await writer.append(bytes(zeros_length))
+            command = replace(command, zeros=await writer.seal())
+        entry = await access.write(exchange, deps, RestAccess.WRITE, ranges.clear_range, command)
     return Response(201, range_headers(exchange, entry))
 
 
