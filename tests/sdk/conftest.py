@@ -1,11 +1,14 @@
-"""The shared server of the SDK tests that do not stop it."""
+"""The shared server of the SDK tests that do not stop it, and checksums for their clients."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
+from awscrt.checksums import crc64nvme
 
 from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, served
 
@@ -17,3 +20,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with served(directory, "--account", account) as shared:
         yield shared
         assert shared.stop() == 0
+
+
+@pytest.fixture
+def client_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK imports its CRC64 from its own extension; any implementation works."""
+    checksums = ModuleType("azure.storage.extensions.checksums")
+    checksums.crc64 = SimpleNamespace(compute=crc64nvme)  # type: ignore[attr-defined]
+    extensions = ModuleType("azure.storage.extensions")
+    extensions.checksums = checksums  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "azure.storage.extensions", extensions)
+    monkeypatch.setitem(sys.modules, "azure.storage.extensions.checksums", checksums)
