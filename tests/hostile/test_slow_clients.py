@@ -25,8 +25,8 @@ _GIVEN_UP_SECONDS = 160.0
 _ESTABLISHED = 1
 
 
-def address(server: Server) -> tuple[str, int]:
-    return "127.0.0.1", int(server.endpoints["blob"].rpartition(":")[2])
+def address(server: Server, service: str) -> tuple[str, int]:
+    return "127.0.0.1", int(server.endpoints[service].rpartition(":")[2])
 
 
 def seconds_until_cut(connection: socket.socket, act: Callable[[], None]) -> float:
@@ -40,10 +40,10 @@ def seconds_until_cut(connection: socket.socket, act: Callable[[], None]) -> flo
     return time.monotonic() - began
 
 
-def read_slowly(server: Server, path: str) -> float:
+def read_slowly(server: Server, path: str, service: str = "blob") -> float:
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
-        connection.connect(address(server))
+        connection.connect(address(server, service))
         connection.sendall(_sign(Request("GET", path)).raw())
 
         def take() -> None:
@@ -55,8 +55,8 @@ def read_slowly(server: Server, path: str) -> float:
         return seconds_until_cut(connection, take)
 
 
-def write_slowly(server: Server, request: Request) -> float:
-    with socket.create_connection(address(server)) as connection:
+def write_slowly(server: Server, request: Request, service: str = "blob") -> float:
+    with socket.create_connection(address(server, service)) as connection:
         connection.sendall(request.raw()[: -len(request.body)])
 
         def send() -> None:
@@ -74,14 +74,23 @@ def test_slow_clients_are_disconnected(tmp_path: Path) -> None:
             client.ask(_sign(Request("PUT", container, (("restype", "container"),))))
             put = client.ask(_sign(Request("PUT", f"{container}/large", (), BLOCK_BLOB, large)))
             assert put.status == 201
+        share = f"/{ACCOUNT}/{unique()}"
+        length = (("x-ms-type", "file"), ("x-ms-content-length", str(32 * MIB)))
+        with Client(server.endpoints["file"]) as client:
+            client.ask(_sign(Request("PUT", share, (("restype", "share"),))))
+            assert client.ask(_sign(Request("PUT", f"{share}/large", (), length))).status == 201
         refused = shared_key(ACCOUNT, WRONG_KEY)
         upload = Request("PUT", f"{container}/slow", (), BLOCK_BLOB, bytes(MIB))
         document = Request("PUT", f"{container}/slow", (("comp", "blocklist"),), (), bytes(MIB))
+        update = (("x-ms-write", "update"), ("x-ms-range", f"bytes=0-{MIB - 1}"))
+        put_range = Request("PUT", f"{share}/large", (("comp", "range"),), update, bytes(MIB))
         took: dict[str, float] = {}
         actions: dict[str, Callable[[], float]] = {
             "reader": lambda: read_slowly(server, f"{container}/large"),
             "writer": lambda: write_slowly(server, _sign(upload)),
             "sender of a document": lambda: write_slowly(server, _sign(document)),
+            "reader of a file": lambda: read_slowly(server, f"{share}/large", "file"),
+            "writer of a range": lambda: write_slowly(server, _sign(put_range), "file"),
             "refused": lambda: write_slowly(server, refused(upload)),
         }
 

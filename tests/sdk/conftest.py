@@ -1,13 +1,15 @@
-"""The shared server of the SDK tests that do not stop it, and servers that copy from another
-one."""
+"""Servers of the SDK tests, and checksums for their clients."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
+from awscrt.checksums import crc64nvme
 
 from tests.sdk.origin import Origin
 from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, served
@@ -38,3 +40,14 @@ def own(tmp_path: Path, origin: Origin) -> Iterator[Server]:
     flags = ("--copy-source", f"127.0.0.1:{origin.server_port}", "--workers", "1")
     with served(tmp_path / "data", *flags) as started:
         yield started
+
+
+@pytest.fixture
+def client_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK imports its CRC64 from its own extension; any implementation works."""
+    checksums = ModuleType("azure.storage.extensions.checksums")
+    checksums.crc64 = SimpleNamespace(compute=crc64nvme)  # type: ignore[attr-defined]
+    extensions = ModuleType("azure.storage.extensions")
+    extensions.checksums = checksums  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "azure.storage.extensions", extensions)
+    monkeypatch.setitem(sys.modules, "azure.storage.extensions.checksums", checksums)

@@ -23,6 +23,7 @@ from etagere.protocol.blob import (
     decode_tiers,
     pages,
 )
+from etagere.protocol.rest import requests
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.sources import requests as source_requests
 from etagere.rules.dates import parse_instant
@@ -75,7 +76,7 @@ def test_values(decoder: Decoder, name: str, value: str, expected: object) -> No
         (decode.snapshot, None),
         (decode.names_snapshot, False),
         (decode.refuse_snapshot, None),
-        (decode.overrides, {}),
+        (requests.header_overrides, {}),
         (decode_tiers.any_tier, ""),
         (decode_tiers.rehydrate_priority, Priority.STANDARD),
         (decode_tiers.tier_dates, (None, None)),
@@ -233,7 +234,7 @@ def test_unknown_type_of_block_list() -> None:
 def test_a_token_replaces_response_headers() -> None:
     request = exchange()
     request.principal = structs.replace(account_token(), overrides={"content-type": "a/b"})
-    assert decode.overrides(request) == {"content-type": "a/b"}
+    assert requests.header_overrides(request) == {"content-type": "a/b"}
 
 
 # Sources

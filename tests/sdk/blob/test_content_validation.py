@@ -6,9 +6,7 @@ import base64
 import io
 import random
 import struct
-import sys
 from collections.abc import Iterator
-from types import ModuleType, SimpleNamespace
 
 import pytest
 from awscrt.checksums import crc64nvme
@@ -27,15 +25,7 @@ KIB, MIB = 1 << 10, 1 << 20
 KIND = "XSM/1.0; properties=crc64"
 
 
-@pytest.fixture(autouse=True)
-def client_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The SDK imports its CRC64 from its own extension; any implementation works."""
-    checksums = ModuleType("azure.storage.extensions.checksums")
-    checksums.crc64 = SimpleNamespace(compute=crc64nvme)  # type: ignore[attr-defined]
-    extensions = ModuleType("azure.storage.extensions")
-    extensions.checksums = checksums  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "azure.storage.extensions", extensions)
-    monkeypatch.setitem(sys.modules, "azure.storage.extensions.checksums", checksums)
+pytestmark = pytest.mark.usefixtures("client_checksums")
 
 
 def content_of(size: int) -> bytes:

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from etagere.config import KIB
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.bodies import Body
@@ -27,6 +28,9 @@ from etagere.rules.dates import format_instant
 from etagere.rules.file_ranges import cleared_range
 from etagere.rules.opens import RestAccess
 
+_MD5_BYTES_MAX: Final = 256 * KIB
+"""The response to a longer range has the CRC64 instead of the MD5, unless the client sent an MD5:
+computing it takes more time than everything else."""
 _WRITE_TIME_SINCE: Final = "2021-06-08"
 """The first version in which responses to writes contain the last write time."""
 
@@ -41,13 +45,17 @@ async def put_range(exchange: Exchange, deps: FileDependencies) -> Response:
     command = decode_ranges.put_range(exchange, start, Body(b"", length, 0), new_id())
     if length > uploads.PRECHECK_BYTES_MIN:
         await deps.engine.read(ranges.precheck_range, command)
-    async with deps.store.writer(length, inline=False, md5=True) as writer:
+    sent_crc = checksums.announced_crc64(exchange)
+    wants_md5 = length <= _MD5_BYTES_MAX or checksums.announced_md5(exchange) is not None
+    async with deps.store.writer(length, inline=False, md5=wants_md5) as writer:
         body = await uploads.receive(exchange, writer)
-        checksums.require_intact(exchange, body, writer.md5)
+        checksums.require_intact(exchange, body, writer.md5 if wants_md5 else None)
         command = replace(command, body=body)
         entry = await access.write(exchange, deps, RestAccess.WRITE, ranges.put_range, command)
-    headers = [*range_headers(exchange, entry), checksums.md5_header(writer.md5)]
-    if checksums.announced_crc64(exchange) is not None:
+    headers = range_headers(exchange, entry)
+    if wants_md5:
+        headers.append(checksums.md5_header(writer.md5))
+    if sent_crc is not None or not wants_md5:
         headers.append(checksums.crc64_header(body.crc))
     return Response(201, [*headers, *uploads.structured_headers(exchange), ENCRYPTED])
 
