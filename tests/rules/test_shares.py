@@ -12,7 +12,12 @@ from etagere.model.shares import (
     ShareSettings,
     ShareSettingsChange,
 )
-from etagere.rules.shares import changed_settings, parse_share_tier
+from etagere.rules.shares import (
+    ProvisionedPerformance,
+    changed_settings,
+    parse_share_tier,
+    provisioned_performance,
+)
 
 SMB = ShareSettings()
 NFS = ShareSettings(protocol=ShareProtocol.NFS)
@@ -39,6 +44,8 @@ def test_what_a_change_omits_stays() -> None:
 )
 def test_some_settings_are_only_for_nfs(change: ShareSettingsChange) -> None:
     assert isinstance(changed_settings(NFS, change), ShareSettings)
+    no_change = ShareSettingsChange(root_squash=RootSquash.NO_ROOT_SQUASH)
+    assert changed_settings(SMB, no_change) == SMB
     refusal = changed_settings(SMB, change)
     assert isinstance(refusal, Refusal)
     assert refusal.code == "InvalidHeaderValue"
@@ -72,4 +79,28 @@ def test_performance_is_limited(change: ShareSettingsChange, code: str) -> None:
 def test_tiers_are_named_in_any_case() -> None:
     assert parse_share_tier("TRANSACTIONoptimized") == "TransactionOptimized"
     assert parse_share_tier("cool") == "Cool"
-    assert parse_share_tier("Premium") is None
+    assert parse_share_tier("premium") == "Premium"
+    assert parse_share_tier("Archive") is None
+
+
+def test_performance_of_a_standard_share_is_what_was_provisioned() -> None:
+    assert provisioned_performance(SMB) == ProvisionedPerformance()
+    settings = ShareSettings(provisioned_iops=500, provisioned_bandwidth_mibps=150)
+    expected = ProvisionedPerformance(500, 150, None, None, 5_000, 4_500 * 3_600)
+    assert provisioned_performance(settings) == expected
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [
+        # As the service answers for 100 GiB.
+        (100, (3_100, 110, 44, 66)),
+        (1, (3_001, 102, 41, 61)),
+        (102_400, (102_400, 10_340, 4_136, 6_204)),
+    ],
+)
+def test_performance_of_a_premium_share_follows_from_its_quota(
+    quota: int, expected: tuple[int, ...]
+) -> None:
+    settings = ShareSettings(quota_gib=quota, tier="Premium")
+    assert provisioned_performance(settings)[:4] == expected

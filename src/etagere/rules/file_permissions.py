@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -184,6 +185,7 @@ _KEY = re.compile(r"(0|[1-9][0-9]{0,19})\*([0-9]{1,20})")
 _NUMBER_MAX = (1 << 63) - 1
 
 
+@lru_cache(maxsize=1_024)
 def format_permission_key(number: int) -> str:
     """Returns the key by which clients refer to a permission of a share: `<u64>*<u64>`."""
     return f"{number}*{_check_number(number)}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from etagere.errors import Refusal
 from etagere.model.shares import (
     PaidBursting,
+    RootSquash,
     ShareProtocol,
     ShareSettings,
     ShareSettingsChange,
@@ -21,7 +22,9 @@ IOPS_MAX: Final = 102_400
 BANDWIDTH_MIBPS_MIN: Final = 1
 BANDWIDTH_MIBPS_MAX: Final = 10_340
 
-_TIERS: Final = {tier.lower(): tier for tier in ("TransactionOptimized", "Hot", "Cool")}
+PREMIUM: Final = "Premium"
+"""The tier of provisioned shares, which clients choose instead of a premium account."""
+_TIERS: Final = {tier.lower(): tier for tier in ("TransactionOptimized", "Hot", "Cool", PREMIUM)}
 
 
 def parse_share_tier(written: str) -> str | None:
@@ -32,7 +35,7 @@ def parse_share_tier(written: str) -> str | None:
 def changed_settings(old: ShareSettings, change: ShareSettingsChange) -> ShareSettings | Refusal:
     """Returns the settings of a share after a change; a new one is a change of the defaults."""
     if old.protocol is not ShareProtocol.NFS:
-        if change.root_squash is not None:
+        if change.root_squash not in (None, RootSquash.NO_ROOT_SQUASH):
             return _needs_nfs("x-ms-root-squash")
         if change.snapshot_virtual_directory is not None:
             return _needs_nfs("x-ms-enable-snapshot-virtual-directory-access")
@@ -59,3 +62,42 @@ def _check_performance(change: ShareSettingsChange) -> Refusal | None:
         if bandwidth is not None and not BANDWIDTH_MIBPS_MIN <= bandwidth <= BANDWIDTH_MIBPS_MAX:
             return Refusal("FileShareProvisionedBandwidthInvalid")
     return None
+
+
+# Provisioned performance
+
+
+class ProvisionedPerformance(NamedTuple):
+    """The performance that a provisioned share reports; it is not enforced. None: not reported."""
+
+    iops: int | None = None
+    bandwidth_mibps: int | None = None
+    ingress_mibps: int | None = None
+    egress_mibps: int | None = None
+    burst_iops: int | None = None
+    burst_credits: int | None = None
+
+
+def provisioned_performance(settings: ShareSettings) -> ProvisionedPerformance:
+    """Returns what clients have provisioned. Premium shares derive the rest from their quota, as in
+    the public description of premium file shares."""
+    iops, bandwidth = settings.provisioned_iops, settings.provisioned_bandwidth_mibps
+    burst_iops = burst_credits = None
+    if iops is not None:
+        burst_iops = min(max(3 * iops, _BURST_IOPS_MIN), IOPS_MAX)
+        burst_credits = (burst_iops - iops) * _BURST_SECONDS
+    if settings.tier != PREMIUM:
+        return ProvisionedPerformance(iops, bandwidth, None, None, burst_iops, burst_credits)
+    # 0.04 and 0.06 MiB/s per GiB, rounded up.
+    ingress, egress = -(-settings.quota_gib // 25), -(-3 * settings.quota_gib // 50)
+    if iops is None:
+        iops = min(3_000 + settings.quota_gib, IOPS_MAX)
+    if bandwidth is None:
+        bandwidth = min(100 + ingress + egress, BANDWIDTH_MIBPS_MAX)
+    return ProvisionedPerformance(
+        iops, bandwidth, 40 + ingress, 60 + egress, burst_iops, burst_credits
+    )
+
+
+_BURST_IOPS_MIN: Final = 5_000
+_BURST_SECONDS: Final = 3_600

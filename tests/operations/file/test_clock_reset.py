@@ -25,6 +25,8 @@ from etagere.operations.file.collections import (
     SHARE_SNAPSHOTS,
     SHARES,
 )
+from etagere.rules.sddl import parse_sddl
+from etagere.rules.security_descriptors import encode_descriptor
 from tests.clocks import SharedClock
 from tests.operations.blob.consistency import rows
 from tests.operations.file.consistency import require_trees
@@ -82,3 +84,27 @@ def test_ids_and_stamps_of_the_future_are_lowered_together() -> None:
     moments = [key[1] for key in look(engine, lambda txn, _: rows(txn, SHARE_SNAPSHOTS))]
     first = (wall // TICKS_PER_SECOND + 1) * TICKS_PER_SECOND
     assert moments == [first + number * TICKS_PER_SECOND for number in range(3)]
+
+
+def test_entries_inherit_the_same_permission_afterwards() -> None:
+    clock = SharedClock()
+    clock.freeze()
+    engine = MemoryEngine(clock)
+    execute(engine, Call(shares.create_share, CreateShare(SHARE, new_id())))
+    wall = clock.wall()
+    clock.advance(365 * DAY)
+    descriptor = encode_descriptor(parse_sddl("O:SYG:SYD:(A;OICI;GA;;;CO)"))
+    new = NewEntry(NewTimes(), 0, permission=NewPermission(descriptor, b"d" * 32))
+    execute(engine, Call(entries.create_directory, CreateDirectory(path_of("d"), new)))
+    for path in ("d/a", "d/a/a"):
+        execute(engine, _directory(path))
+    asyncio.run(engine.write(reset_clock, ResetClock(wall, 365 * DAY)))
+    for path in ("d/b", "d/a/b"):
+        execute(engine, _directory(path))
+    found = look(engine, lambda txn, _: rows(txn, ENTRIES)).values()
+    inherited = {entry.permission for entry in found if entry.name != "d"}
+    assert len([*found]) == 5
+    assert len(inherited) == 1
+    assert inherited <= {
+        number for _, number in look(engine, lambda txn, _: rows(txn, PERMISSIONS))
+    }

@@ -179,7 +179,7 @@ def test_names(files: FileFixture, name: str) -> None:
 
 SETTINGS: Final[dict[str, tuple[str, ...]]] = {
     "x-ms-share-quota": ("0", "-1", "102401", "1.0", "ten", DIGITS),
-    "x-ms-access-tier": ("Premium", "Archive", "1", DIGITS),
+    "x-ms-access-tier": ("Archive", "1", DIGITS),
     "x-ms-root-squash": ("Pumpkin", "AllSquash"),
     "x-ms-enable-snapshot-virtual-directory-access": ("perhaps", "true"),
     "x-ms-share-paid-bursting-enabled": ("1", "yes"),

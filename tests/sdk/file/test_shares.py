@@ -112,7 +112,7 @@ def test_settings(share: ShareClient) -> None:
         {"x_ms_share_quota": "0"},
         {"x_ms_share_quota": "102401"},
         {"x_ms_share_quota": "much"},
-        {"x_ms_access_tier": "Premium"},
+        {"x_ms_access_tier": "Archive"},
         {"x_ms_root_squash": "AllSquash"},
         {"x_ms_enable_smb_directory_lease": "perhaps"},
     ):
@@ -129,12 +129,18 @@ def test_performance_is_stored_and_shown(files: ShareServiceClient) -> None:
     )
     assert answer.headers["x-ms-share-quota"] == "5120"
     assert answer.headers["x-ms-share-provisioned-iops"] == "500"
+    assert answer.headers["x-ms-share-included-burst-iops"] == "5000"
+    times = ("iops", "bandwidth")
+    times_headers = [f"x-ms-share-next-allowed-provisioned-{each}-downgrade-time" for each in times]
+    assert not set(times_headers) & set(answer.headers)
     share.set_share_properties(
         access_tier="Hot",
         paid_bursting_enabled=True,
         paid_bursting_iops=700,
         paid_bursting_bandwidth_mibps=300,
+        raw_response_hook=answer,
     )
+    assert set(times_headers) < set(answer.headers)
     shown = share.get_share_properties()
     assert (shown.provisioned_iops, shown.provisioned_bandwidth) == (500, 120)
     assert shown.paid_bursting_enabled is True
@@ -146,6 +152,20 @@ def test_performance_is_stored_and_shown(files: ShareServiceClient) -> None:
         share.set_share_properties(quota=1, provisioned_iops=5)
     with refused(400, "FileShareProvisionedBandwidthInvalid"):
         share.set_share_properties(quota=1, provisioned_bandwidth_mibps=1_000_000)
+    share.delete_share()
+
+
+def test_premium_shares(files: ShareServiceClient) -> None:
+    share = files.create_share(unique("share"), quota=100, access_tier="Premium")
+    answer = ResponseRecorder()
+    shown = share.get_share_properties(raw_response_hook=answer)
+    (row,) = files.list_shares(share.share_name)
+    for each in (shown, row):
+        assert (each.access_tier, each.quota) == ("Premium", 100)
+        assert (each.provisioned_iops, each.provisioned_bandwidth) == (3_100, 110)
+        assert (each.provisioned_ingress_mbps, each.provisioned_egress_mbps) == (44, 66)
+        assert each.next_allowed_quota_downgrade_time is not None
+    assert "x-ms-access-tier-change-time" not in answer.headers
     share.delete_share()
 
 

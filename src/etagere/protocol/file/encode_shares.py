@@ -17,6 +17,7 @@ from etagere.protocol.rest.responses import Headers, http_date, stamp_headers
 from etagere.rules.conditions import format_etag
 from etagere.rules.dates import format_instant
 from etagere.rules.leases import report
+from etagere.rules.shares import PREMIUM, provisioned_performance
 
 _TIERS_SINCE: Final = "2019-12-12"
 _LEASES_SINCE: Final = "2020-02-10"
@@ -48,9 +49,10 @@ def _settings(share: Share, version: str) -> Iterator[_Setting]:
             _word(settings.snapshot_virtual_directory),
         )
     if version >= _TIERS_SINCE:
-        changed = http_date(share.tier_changed or share.created)
         yield "x-ms-access-tier", "AccessTier", settings.tier
-        yield "x-ms-access-tier-change-time", "AccessTierChangeTime", changed
+        if settings.tier != PREMIUM:
+            changed = http_date(share.tier_changed or share.created)
+            yield "x-ms-access-tier-change-time", "AccessTierChangeTime", changed
     yield from _performance(share)
     if settings.smb_directory_lease is not None:
         shown = _word(settings.smb_directory_lease)
@@ -58,26 +60,49 @@ def _settings(share: Share, version: str) -> Iterator[_Setting]:
 
 
 def _performance(share: Share) -> Iterator[_Setting]:
-    settings, bursting = share.settings, share.settings.paid_bursting
-    for header, element, value in (
-        ("x-ms-share-provisioned-iops", "ProvisionedIops", settings.provisioned_iops),
-        (
-            "x-ms-share-provisioned-bandwidth-mibps",
-            "ProvisionedBandwidthMiBps",
-            settings.provisioned_bandwidth_mibps,
-        ),
-        ("x-ms-share-paid-bursting-max-iops", "PaidBurstingMaxIops", bursting.iops_max),
-        (
-            "x-ms-share-paid-bursting-max-bandwidth-mibps",
-            "PaidBurstingMaxBandwidthMibps",
-            bursting.bandwidth_max_mibps,
-        ),
-    ):
+    provisioned = provisioned_performance(share.settings)
+    bursting = share.settings.paid_bursting
+    values = (*provisioned, bursting.iops_max, bursting.bandwidth_max_mibps)
+    for (header, element), value in zip(_PERFORMANCE, values, strict=True):
         if value is not None:
             yield header, element, str(value)
     if bursting.enabled is not None:
         shown = _word(bursting.enabled)
         yield "x-ms-share-paid-bursting-enabled", "PaidBurstingEnabled", shown
+    # All may be lowered at any time: since the last change.
+    since = http_date(share.stamp)
+    if share.settings.tier == PREMIUM:
+        yield (
+            "x-ms-share-next-allowed-quota-downgrade-time",
+            "NextAllowedQuotaDowngradeTime",
+            since,
+        )
+    if share.settings.provisioned_iops is not None:
+        yield (
+            "x-ms-share-next-allowed-provisioned-iops-downgrade-time",
+            "NextAllowedProvisionedIopsDowngradeTime",
+            since,
+        )
+    if share.settings.provisioned_bandwidth_mibps is not None:
+        yield (
+            "x-ms-share-next-allowed-provisioned-bandwidth-downgrade-time",
+            "NextAllowedProvisionedBandwidthDowngradeTime",
+            since,
+        )
+
+
+_PERFORMANCE: Final = (
+    ("x-ms-share-provisioned-iops", "ProvisionedIops"),
+    ("x-ms-share-provisioned-bandwidth-mibps", "ProvisionedBandwidthMiBps"),
+    ("x-ms-share-provisioned-ingress-mbps", "ProvisionedIngressMBps"),
+    ("x-ms-share-provisioned-egress-mbps", "ProvisionedEgressMBps"),
+    ("x-ms-share-included-burst-iops", "IncludedBurstIops"),
+    ("x-ms-share-max-burst-credits-for-iops", "MaxBurstCreditsForIops"),
+    ("x-ms-share-paid-bursting-max-iops", "PaidBurstingMaxIops"),
+    ("x-ms-share-paid-bursting-max-bandwidth-mibps", "PaidBurstingMaxBandwidthMibps"),
+)
+"""Headers and elements of provisioned performance, in the order of `ProvisionedPerformance`, and of
+paid bursting."""
 
 
 def _word(truth: bool) -> str:
@@ -98,14 +123,28 @@ def share_headers(result: TimedShare, version: str) -> Headers:
     return headers
 
 
-def changed_share_headers(share: Share) -> Headers:
-    """Returns the headers of a share that was created, changed or restored. Provisioned shares
-    repeat what they were given."""
-    headers = stamp_headers(share.stamp)
-    provisioned = [(header.encode(), value.encode()) for header, _, value in _performance(share)]
-    if provisioned:
-        headers += [(b"x-ms-share-quota", b"%d" % share.settings.quota_gib), *provisioned]
-    return headers
+def changed_share_headers(share: Share, *, with_downgrade_times: bool = False) -> Headers:
+    """Returns the headers of a share that was created, changed or restored. Those with provisioned
+    performance repeat it."""
+    headers, settings = stamp_headers(share.stamp), share.settings
+    if settings.provisioned_iops is None and settings.provisioned_bandwidth_mibps is None:
+        return headers
+    headers.append((b"x-ms-share-quota", b"%d" % settings.quota_gib))
+    return headers + [
+        (header.encode(), value.encode())
+        for header, _, value in _performance(share)
+        if header in _REPEATED or (with_downgrade_times and header.endswith("-downgrade-time"))
+    ]
+
+
+_REPEATED: Final = frozenset(
+    {
+        "x-ms-share-provisioned-iops",
+        "x-ms-share-provisioned-bandwidth-mibps",
+        "x-ms-share-included-burst-iops",
+        "x-ms-share-max-burst-credits-for-iops",
+    }
+)
 
 
 # Listings

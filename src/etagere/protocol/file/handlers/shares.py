@@ -75,7 +75,8 @@ async def set_share_properties(exchange: Exchange, deps: FileDependencies) -> Re
         leases.lease_id(exchange),
     )
     changed = await deps.engine.write(shares.set_share_properties, command)
-    return Response(200, encode_shares.changed_share_headers(changed))
+    headers = encode_shares.changed_share_headers(changed, with_downgrade_times=True)
+    return Response(200, headers)
 
 
 async def set_share_metadata(exchange: Exchange, deps: FileDependencies) -> Response:
