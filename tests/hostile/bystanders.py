@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tests.probes.client import Client, Request, shared_key
+from tests.probes.client import Client, Pairs, Request, shared_key
 from tests.server import ACCOUNT, KEY, ROOT, Server, environment, unique
 
 WAIT_SECONDS_MAX: Final = 0.25
@@ -35,19 +35,26 @@ class Bystanders:
         return max(self.waits_seconds)
 
 
+_CREATION: Final[dict[str, tuple[str, Pairs]]] = {
+    "blob": ("container", (("x-ms-blob-type", "BlockBlob"),)),
+    "file": ("share", (("x-ms-type", "file"), ("x-ms-content-length", "1024"))),
+}
+"""The `restype` of what contains the object, and the headers that create the object."""
+
+
 @contextlib.contextmanager
-def bystanders(server: Server) -> Iterator[Bystanders]:
-    """Runs clients that get one small blob repeatedly until the block ends."""
-    container = unique("bystanders")
-    path = f"/{ACCOUNT}/{container}"
-    with Client(server.endpoints["blob"]) as owner:
-        created = owner.ask(_sign(Request("PUT", path, (("restype", "container"),))))
-        headers = (("x-ms-blob-type", "BlockBlob"),)
-        put = owner.ask(_sign(Request("PUT", f"{path}/blob", (), headers, b"x" * 1024)))
+def bystanders(server: Server, service: str = "blob") -> Iterator[Bystanders]:
+    """Runs clients that get one small blob or file repeatedly until the block ends."""
+    path = f"/{ACCOUNT}/{unique('bystanders')}"
+    restype, headers = _CREATION[service]
+    endpoint = server.endpoints[service]
+    with Client(endpoint) as owner:
+        created = owner.ask(_sign(Request("PUT", path, (("restype", restype),))))
+        put = owner.ask(_sign(Request("PUT", f"{path}/small", (), headers, b"x" * 1024)))
     assert (created.status, put.status) == (201, 201)
     measured = Bystanders()
     process = subprocess.Popen(
-        [sys.executable, "-m", _PROCESS, server.endpoints["blob"], f"{path}/blob", ACCOUNT, KEY],
+        [sys.executable, "-m", _PROCESS, endpoint, f"{path}/small", ACCOUNT, KEY],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=ROOT,
@@ -65,13 +72,16 @@ def bystanders(server: Server) -> Iterator[Bystanders]:
 
 
 def assert_others_do_not_wait(
-    server: Server, attack: Callable[[], object], seconds_max: float = WAIT_SECONDS_MAX
+    server: Server,
+    attack: Callable[[], object],
+    seconds_max: float = WAIT_SECONDS_MAX,
+    service: str = "blob",
 ) -> None:
     """Fails if bystanders wait too long beside the attack in each of several attempts: a stall that
     a request causes recurs every time, the noise of a busy machine does not."""
     slowest = []
     for _ in range(_ATTEMPTS):
-        with bystanders(server) as others:
+        with bystanders(server, service) as others:
             attack()
         slowest.append(others.slowest_seconds)
         if slowest[-1] <= seconds_max:
