@@ -100,13 +100,18 @@ def _properties(entry: Entry, include: set[str]) -> str:
     shown = ""
     if TIMESTAMPS in include:
         times = entry.times
-        written = format_instant(times.written)
+        written = created = changed = format_instant(times.written)
+        # All times of a new file are the same.
+        if times.created != times.written:
+            created = format_instant(times.created)
+        if times.changed != times.written:
+            changed = format_instant(times.changed)
         # Times of access are not kept; that of the last write is the latest that is known.
         shown = (
-            f"<CreationTime>{format_instant(times.created)}</CreationTime>"
+            f"<CreationTime>{created}</CreationTime>"
             f"<LastAccessTime>{written}</LastAccessTime>"
             f"<LastWriteTime>{written}</LastWriteTime>"
-            f"<ChangeTime>{format_instant(times.changed)}</ChangeTime>"
+            f"<ChangeTime>{changed}</ChangeTime>"
             f"<Last-Modified>{http_date(entry.stamp)}</Last-Modified>"
         )
     if ETAG in include:
@@ -120,8 +125,16 @@ def _details(entry: Entry, include: set[str]) -> str:
         return ""
     shown = _attributes(entry.attributes) if ATTRIBUTES in include else ""
     if PERMISSION_KEY in include:
-        shown += f"<PermissionKey>{format_permission_key(entry.permission)}</PermissionKey>"
+        shown += _permission_key(entry.permission)
     return shown
+
+
+# Cached, because the entries of a directory have few different ones.
+
+
+@lru_cache(maxsize=1_024)
+def _permission_key(permission: int) -> str:
+    return f"<PermissionKey>{format_permission_key(permission)}</PermissionKey>"
 
 
 @lru_cache(maxsize=256)
