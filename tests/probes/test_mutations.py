@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tests.probes.blob.mutations import BlobMutations
+from tests.probes.file.mutations import FileMutations
 from tests.probes.mutation_run import MutationRun
 from tests.probes.queue.mutations import QueueMutations
 from tests.probes.service import ServiceFixture
@@ -25,9 +26,10 @@ RUNS: Final[dict[str, type[MutationRun[Any]]]] = {
     "blob": BlobMutations,
     "queue": QueueMutations,
     "table": TableMutations,
+    "file": FileMutations,
 }
-CASES: Final = {"blob": 4_500, "queue": 2_400, "table": 2_400}
-LONG_CASES: Final = {"blob": 40_000, "queue": 20_000, "table": 20_000}
+CASES: Final = {"blob": 4_500, "queue": 2_400, "table": 2_400, "file": 2_400}
+LONG_CASES: Final = {"blob": 40_000, "queue": 20_000, "table": 20_000, "file": 20_000}
 
 
 def _descriptors(server: Server) -> tuple[int, int]:
