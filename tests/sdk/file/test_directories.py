@@ -99,7 +99,7 @@ def test_metadata(share: ShareClient) -> None:
     assert after.metadata == {"Shape": "round"}
     assert after.etag == answer.headers["etag"] != before.etag
     assert after.last_write_time == before.last_write_time
-    assert after.change_time > before.change_time
+    assert str(after.change_time) > str(before.change_time)
     directory.set_directory_metadata({})
     assert directory.get_directory_properties().metadata == {}
 

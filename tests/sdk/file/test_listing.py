@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
@@ -35,7 +35,7 @@ def test_files_and_directories_in_one_order(share: ShareClient) -> None:
     share.create_directory("D")
     _fill(share, ["a", "C", "é", "_", "10", "9"])
     answer = BodyRecorder()
-    listed = list(share.list_directories_and_files(raw_response_hook=answer))
+    listed: list[Any] = list(share.list_directories_and_files(raw_response_hook=answer))
     rows = [(row.tag, row.findtext("Name")) for row in answer.root.findall("Entries/*")]
     assert [name for _, name in rows] == ["10", "9", "a", "b", "C", "D", "_", "é"]
     assert [name for tag, name in rows if tag == "Directory"] == ["b", "D"]
@@ -63,7 +63,7 @@ def test_pages(share: ShareClient) -> None:
     assert [[entry.name for entry in page] for page in pages] == [names[:4], names[4:8], names[8:]]
     pages = share.list_directories_and_files(results_per_page=4).by_page()
     next(pages)
-    marker = pages.continuation_token
+    marker = cast("Any", pages).continuation_token
     encoded = base64.b64encode(b"name 04").decode().replace("=", "-")
     assert marker == f"1!{len(encoded)}!{encoded}"
     share.get_file_client("name 04").delete_file()
@@ -104,15 +104,14 @@ def test_details(share: ShareClient) -> None:
     share.get_file_client("file").create_file(5, file_attributes="Hidden")
     share.create_directory("folder")
     answer = BodyRecorder()
-    listed = list(share.list_directories_and_files(include=DETAILS, raw_response_hook=answer))
-    for entry, client in zip(
-        listed,
-        (
-            share.get_directory_client("folder").get_directory_properties(),
-            share.get_file_client("file").get_file_properties(),
-        ),
-        strict=True,
-    ):
+    listed: list[Any] = list(
+        share.list_directories_and_files(include=DETAILS, raw_response_hook=answer)
+    )
+    clients: list[Any] = [
+        share.get_directory_client("folder").get_directory_properties(),
+        share.get_file_client("file").get_file_properties(),
+    ]
+    for entry, client in zip(listed, clients, strict=True):
         assert entry.etag == client.etag
         assert entry.file_attributes == client.file_attributes
         assert entry.permission_key == client.permission_key
@@ -162,7 +161,7 @@ def test_snapshots(share: ShareClient) -> None:
     url = share.url.rsplit("/", 1)[0]
     old = ShareClient(url, share.share_name, snapshot=snapshot, credential=share.credential)
     answer = BodyRecorder()
-    listed = list(old.list_directories_and_files(raw_response_hook=answer))
+    listed: list[Any] = list(old.list_directories_and_files(raw_response_hook=answer))
     assert [entry.name for entry in listed] == ["c", "a", "b"]
     assert [entry.size for entry in listed[1:]] == [1, 1]
     assert answer.root.attrib["ShareSnapshot"] == snapshot

@@ -39,7 +39,7 @@ def test_rename_a_file(share: ShareClient) -> None:
         before.creation_time,
         before.last_write_time,
     )
-    assert after.change_time > before.change_time
+    assert str(after.change_time) > str(before.change_time)
     assert after.etag != before.etag
     assert after.parent_id == share.get_directory_client("to").get_directory_properties().file_id
     assert (_names(share, "from"), _names(share, "to")) == ([], ["Letter"])
