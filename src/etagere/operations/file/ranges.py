@@ -28,7 +28,7 @@ from etagere.operations.file.changes import (
     file_node,
     find_changeable_file,
 )
-from etagere.operations.file.entries import get_file_or_directory
+from etagere.operations.file.entries import get_file
 from etagere.operations.file.tree import (
     Tree,
     find_entry,
@@ -101,7 +101,7 @@ def open_file(txn: ReadTxn, command: OpenFile) -> OpenedFile | None:
     """Returns, from one snapshot of the ledger, the file, the range and the location of its bytes.
     The caller must have opened a reader before. Returns None if the lookup would take long and the
     command asks not to wait."""
-    result = get_file_or_directory(txn, command.ask)
+    result = get_file(txn, command.ask)
     file = file_node(result.entry)
     start, end = _span(command.first, command.last, file.content.length)
     find = locate_soon if command.brief else locate
@@ -122,7 +122,7 @@ def _span(first: int | None, last: int | None, length: int) -> tuple[int, int]:
 def list_ranges(txn: ReadTxn, command: ListRanges) -> FileRanges:
     """Returns the ranges of a file that were written, or the changes since an earlier snapshot. If
     there are more than the limit, the result has the offset to continue from."""
-    result = get_file_or_directory(txn, command.ask)
+    result = get_file(txn, command.ask)
     content = file_node(result.entry).content
     start, end = _span(command.first, command.last, content.length)
     found = _ranges(txn, command, result.entry, max(start, command.start), end)
