@@ -78,12 +78,12 @@ async def test_missing_parents_and_wrong_kinds_are_refused(files: FileFixture) -
     assert await code_of(files.delete("none/a")) == "ParentNotFound"
     assert await code_of(files.mkdir("file")) == "ResourceAlreadyExists"
     assert await code_of(files.put("dir")) == "ResourceTypeMismatch"
-    assert await code_of(files.get("dir")) == "ResourceTypeMismatch"
+    assert await code_of(files.get("dir")) == "ResourceNotFound"
     assert await code_of(files.delete("dir")) == "ResourceTypeMismatch"
     assert await code_of(files.rmdir("file")) == "ResourceTypeMismatch"
     assert await code_of(files.describe("file", is_directory=True)) == "ResourceTypeMismatch"
     assert await code_of(files.put_range("dir", 0, b"x")) == "ResourceTypeMismatch"
-    assert await code_of(files.page("file")) == "ResourceTypeMismatch"
+    assert await code_of(files.page("file")) == "ResourceNotFound"
     for call in (files.delete("none"), files.describe("none"), files.rename("none", "b")):
         assert await code_of(call) == "ResourceNotFound"
     await files.require_sound()

@@ -150,6 +150,8 @@ def test_a_file_is_not_a_directory(share: ShareClient) -> None:
         directory.create_directory()
     with refused(404, "ResourceNotFound"):
         directory.get_directory_properties()
+    with refused(404, "ResourceNotFound"):
+        list(directory.list_directories_and_files())
     with refused(409, "ResourceTypeMismatch"):
         directory.delete_directory()
     with refused(409, "ResourceTypeMismatch"):

@@ -220,8 +220,9 @@ def test_a_directory_is_not_a_file(share: ShareClient) -> None:
     share.create_directory("Papers")
     file = share.get_file_client("Papers")
     assert not file.exists()
-    with refused(404, "ResourceNotFound"):
-        file.get_file_properties()
+    for read in (file.get_file_properties, file.download_file, lambda: list(file.list_ranges())):
+        with refused(404, "ResourceNotFound"):
+            read()
     for change in (
         lambda: file.create_file(5),
         file.delete_file,

@@ -292,7 +292,7 @@ def find_directory(txn: ReadTxn, tree: Tree, components: tuple[str, ...]) -> Ent
     """Returns the directory at a path, which may be the root."""
     entry = find_entry(txn, tree, components)
     if not isinstance(entry.node, DirectoryNode):
-        raise Refused(Refusal("ResourceTypeMismatch"))
+        raise Refused(Refusal("ResourceNotFound"))
     return entry
 
 
