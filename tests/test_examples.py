@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.sdk.blob.clients import blob_service
+from tests.sdk.file.clients import file_service
 from tests.sdk.queue.clients import queue_service
 from tests.sdk.table.clients import table_service
 from tests.server import ROOT, SERVICES, development_port, served
@@ -69,6 +70,24 @@ EXPECTED_LINES = {
         r"4 writers signed 20 times\.",
         r"The book has 20 entries, 20 of them distinct\.",
         r"Conflicts that were retried: \d+\.",
+    ],
+    "file_last_writer.py": [
+        r"One seat, two guests: Bob     \.{24}",
+        r"A seat for each guest: guest 0 guest 1 guest 2 guest 3 ?",
+    ],
+    "file_lease.py": [
+        r"Alice has the lease and reads 41",
+        r"Bob reads 41",
+        r"Bob cannot write: There is currently a lease on the file and no .*",
+        r"Bob cannot delete: There is currently a lease on the file and no .*",
+        r"Bob cannot take the lease: There is already a lease present\.",
+        r"Alice has released the lease\. The counter is 42",
+    ],
+    "file_publish.py": [
+        r"Published: Sunny",
+        r"Replaced by: Cloudy, with showers in the evening",
+        r"In the snapshot: Sunny",
+        r"Files: today\.txt",
     ],
     "table_optimistic_update.py": [
         r"4 writers sold 20 of 100\.",
@@ -155,6 +174,8 @@ def test_example(tmp_path: Path, name: str) -> None:
             assert list(queues.list_queues()) == []
         with table_service(server) as tables:
             assert list(tables.list_tables()) == []
+        with file_service(server) as shares:
+            assert list(shares.list_shares()) == []
         assert server.stop() == 0
 
 
