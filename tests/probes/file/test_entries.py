@@ -176,6 +176,24 @@ def test_owners_in_smb_shares(files: FileFixture, target: FileTarget) -> None:
             assert answer.error()["HeaderName"] == name
 
 
+def test_empty_headers_are_like_absent_ones(files: FileFixture, target: FileTarget) -> None:
+    """Some tools send an empty header instead of none."""
+    names = (
+        *TIMES, "x-ms-file-attributes", "x-ms-file-permission", "x-ms-file-permission-key",
+        "x-ms-content-md5", "x-ms-content-type", "x-ms-mode", "x-ms-owner", "x-ms-group",
+        "x-ms-file-property-semantics", "x-ms-allow-trailing-dot", "x-ms-file-request-intent",
+    )  # fmt: skip
+    empty = tuple((name, "") for name in names)
+    for path, query in (
+        ("shelf/empty", ()),
+        ("shelf/empty", PROPERTIES),
+        ("empties", DIRECTORY),
+        ("empties", (*DIRECTORY, *PROPERTIES)),
+    ):
+        answer = _ask(files, target, "PUT", path, query, _sent(*empty))
+        assert answer.status in {200, 201}, (path, query, answer)
+
+
 # Bytes of Create File
 
 

@@ -87,7 +87,7 @@ def components_of(path: str, *, allow_trailing_dot: bool) -> tuple[str, ...]:
 def switch(exchange: Exchange, name: str, *, default: bool = False) -> bool:
     """Returns a header that is `true` or `false`."""
     written = exchange.header(name)
-    if written is None:
+    if not written:
         return default
     if written.lower() not in ("true", "false"):
         raise invalid_header(name, written)

@@ -36,6 +36,7 @@ _CREATION_TIME: Final = "x-ms-file-creation-time"
 _LAST_WRITE_TIME: Final = "x-ms-file-last-write-time"
 _CHANGE_TIME: Final = "x-ms-file-change-time"
 _LENGTH: Final = "x-ms-content-length"
+_CONTENT_MD5: Final = "x-ms-content-md5"
 _SEMANTICS: Final = "x-ms-file-property-semantics"
 
 # Before these versions files had no such properties, and from the second one on they are optional.
@@ -206,9 +207,15 @@ def _content_headers(
         value("content-language"),
         value("content-disposition"),
         value("cache-control"),
-        # It is not compared with the content, so it may have any size.
-        checksums.digest(exchange, "x-ms-content-md5", None, "InvalidMd5"),
+        _content_md5(exchange),
     )
+
+
+def _content_md5(exchange: Exchange) -> bytes | None:
+    """Returns the MD5 to set. It is not compared with the content, so it may have any size."""
+    if not _sent(exchange, _CONTENT_MD5):
+        return None
+    return checksums.digest(exchange, _CONTENT_MD5, None, "InvalidMd5")
 
 
 def _text(name: str, written: str) -> str:
@@ -219,8 +226,8 @@ def _text(name: str, written: str) -> str:
 
 def content_type(exchange: Exchange) -> str | None:
     """Returns the content type that a renamed file is to have; None: it keeps its own."""
-    written = exchange.header("x-ms-content-type")
-    return None if written is None else _text("x-ms-content-type", written)
+    written = _sent(exchange, "x-ms-content-type")
+    return _text("x-ms-content-type", written) if written else None
 
 
 # Leases
