@@ -177,3 +177,20 @@ def test_a_fraction_may_be_shorter(text: str, ticks: int) -> None:
 )
 def test_invalid_instants(text: str) -> None:
     assert parse_instant(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1601-01-01T00:00:00.0000000Z",
+        "1601-01-01T00:00:00.0000001Z",
+        "1969-12-31T23:59:59.9999999Z",
+        "1970-01-01T00:00:00.0000000Z",
+        "9999-12-31T23:59:59.9999999Z",
+    ],
+)
+def test_times_of_files_begin_in_1601(text: str) -> None:
+    ticks = parse_instant(text, year_min=1601)
+    assert ticks is not None
+    assert format_instant(ticks) == text
+    assert parse_instant("1600-12-31T23:59:59.9999999Z", year_min=1601) is None

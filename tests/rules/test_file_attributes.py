@@ -67,6 +67,12 @@ def test_new(asked: FileAttributes, is_directory: bool, expected: FileAttributes
         assert found == expected
 
 
+def test_attributes_are_restored_as_they_were() -> None:
+    for asked in (A.NONE, A.READ_ONLY, A.ARCHIVE):
+        assert attributes_of_new(asked, is_directory=False, restores=True) == asked
+    assert attributes_of_new(A.NONE, is_directory=True, restores=True) == A.DIRECTORY
+
+
 def test_attributes_of_a_file_can_be_cleared() -> None:
     assert changed_attributes(A.NONE, is_directory=False) == A.NONE
     assert changed_attributes(A.NONE, is_directory=True) == A.DIRECTORY
