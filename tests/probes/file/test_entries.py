@@ -275,6 +275,34 @@ def test_parameters_of_listings(files: FileFixture, target: FileTarget, name: st
         assert (answer.status, answer.code) == expected, value[:40]
 
 
+# Conditions
+
+
+def test_conditions_are_refused_in_changes_and_ignored_in_reads(
+    files: FileFixture, target: FileTarget
+) -> None:
+    date = "Thu, 01 Jan 2026 00:00:00 GMT"
+    with files.unchanged():
+        for condition in (
+            ("If-Match", '"0x1"'),
+            ("If-None-Match", "*"),
+            ("If-Modified-Since", date),
+            ("If-Unmodified-Since", date),
+        ):
+            for method, path, query in (
+                ("PUT", target.file, ()),
+                ("PUT", target.file, (("comp", "metadata"),)),
+                ("DELETE", target.file, ()),
+                ("DELETE", target.directory, DIRECTORY),
+            ):
+                headers = _sent(condition)
+                answer = _ask(files, target, method, path, query, headers)
+                expected = (400, "ConditionHeadersNotSupported")
+                assert (answer.status, answer.code) == expected, (condition, method)
+            for method in ("GET", "HEAD"):
+                assert _ask(files, target, method, target.file, (), (condition,)).status == 200
+
+
 # Snapshots cannot be changed
 
 

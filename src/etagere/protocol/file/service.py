@@ -16,8 +16,9 @@ from etagere.protocol.file.operations import OPERATIONS, FileOperation, find_ope
 from etagere.protocol.http.messages import Response
 from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.rest.authentication import Authenticator
+from etagere.protocol.rest.conditions import refuse_conditions
 from etagere.protocol.rest.exchange import Exchange
-from etagere.protocol.rest.operations import no_route
+from etagere.protocol.rest.operations import is_change, no_route
 from etagere.protocol.rest.service import Call, Routed, Service
 from etagere.protocol.sources.opening import Sources
 from etagere.settings import Settings
@@ -59,6 +60,10 @@ def _bind(operation: FileOperation, dependencies: FileDependencies) -> Call:
     handler = operation.handler
 
     def call(exchange: Exchange) -> Awaitable[Response]:
+        if is_change(operation, exchange.request.method):
+            # The file service has no conditional writes: the last one wins. To ignore a condition
+            # would be to lose the update that it protects.
+            refuse_conditions(exchange)
         return handler(exchange, dependencies)
 
     return call
