@@ -19,6 +19,7 @@ from etagere.operations.file.collections import (
     EntryKey,
 )
 from etagere.operations.file.purging import OF_SHARES, MarkShare, mark_share
+from etagere.operations.permission_audits import check_permissions
 from etagere.rules.file_names import fold_name
 
 _TABLES: Final = (
@@ -47,7 +48,10 @@ def check_trees(audit: Audit) -> None:
         audit.execute(f"DROP TABLE {table}")
 
 
-TREE_AUDITS: Final = ((check_trees, "trees of shares"),)
+TREE_AUDITS: Final = (
+    (check_trees, "trees of shares"),
+    (check_permissions, "permissions of files"),
+)
 
 
 # Shares

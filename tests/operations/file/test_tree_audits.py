@@ -27,11 +27,15 @@ from etagere.model.files import (
     Entry,
     FileNode,
     HardLinkNode,
+    NewEntry,
+    NewPermission,
+    NewTimes,
 )
 from etagere.model.ids import new_id
 from etagere.model.shares import CreateShare, DeleteShare, ShareRef, ShareUsage
 from etagere.operations.file.collections import (
     ENTRIES,
+    PERMISSIONS,
     SHARE_USAGE,
     SHARES,
     EntryKey,
@@ -40,6 +44,8 @@ from etagere.operations.file.entries import create_directory, create_file
 from etagere.operations.file.purging import PurgeShares, purge_shares
 from etagere.operations.file.shares import create_share, delete_share
 from etagere.operations.tree_audits import TREE_AUDITS
+from etagere.rules.sddl import parse_sddl
+from etagere.rules.security_descriptors import encode_descriptor
 from tests.operations.file.fixture import NEW, SHARE, path_of
 
 CONFIG = Config(durable=False, reserve_bytes=0)
@@ -159,6 +165,25 @@ def test_a_link_count_in_an_entry(store: Store) -> None:
     assert isinstance(file.node, FileNode)
     store.put(ENTRIES, key, replace(file, node=replace(file.node, links=1)))
     assert store.found() == [kinds.LINKS_WRONG]
+
+
+def test_a_missing_permission(store: Store) -> None:
+    descriptor = encode_descriptor(parse_sddl("O:SYG:SYD:(A;OICI;FA;;;WD)"))
+    new = NewEntry(NewTimes(), 0, permission=NewPermission(descriptor, b"d" * 32))
+    store.write(create_directory, CreateDirectory(path_of("e"), new))
+    store.write(create_directory, CreateDirectory(path_of("e/e"), NEW))
+    assert store.found() == []
+    (own, own_record), (inherited, _) = store.rows(PERMISSIONS).items()
+    store.delete(PERMISSIONS, own)
+    # Of the entry, of the digest, and of what is inherited from it.
+    assert store.found() == [kinds.PERMISSION_MISSING] * 3
+    store.put(PERMISSIONS, own, own_record)
+    store.delete(PERMISSIONS, inherited)
+    assert store.found() == [kinds.PERMISSION_MISSING] * 3
+    store.write(delete_share, DeleteShare(ShareRef(SHARE)))
+    store.put(PERMISSIONS, inherited, own_record)
+    while store.write(purge_shares, PurgeShares(1)):
+        assert store.found() == []
 
 
 def test_records_of_an_unknown_share(store: Store) -> None:

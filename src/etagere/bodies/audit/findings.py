@@ -100,6 +100,7 @@ ENTRY_UNREACHABLE = FindingKind("entry-unreachable", LOSS, _BACKUP)
 ENTRY_MISPLACED = FindingKind("entry-misplaced", FAULT, _BACKUP)
 ENTRY_ID_SHARED = FindingKind("entry-id-shared", FAULT, _BACKUP)
 LINKS_WRONG = FindingKind("links-wrong", FAULT, _BACKUP)
+PERMISSION_MISSING = FindingKind("permission-missing", FAULT, _BACKUP)
 USAGE_WRONG = FindingKind(
     "usage-wrong",
     FAULT,

@@ -35,11 +35,11 @@ OF_SHARES: Final[tuple[Collection[Any, Any], ...]] = (
     PENDING_FILE_COPIES,
     SHARE_SNAPSHOTS,
     SHARE_USAGE,
-    PERMISSIONS,
-    PERMISSION_NUMBERS,
     INHERITED_PERMISSIONS,
+    PERMISSION_NUMBERS,
+    PERMISSIONS,
 )
-"""The collections whose keys begin with the id of a share."""
+"""The collections whose keys begin with the id of a share: first what refers to others."""
 
 
 def may_purge(txn: ReadTxn, _: None) -> bool:
