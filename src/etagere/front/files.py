@@ -18,8 +18,12 @@ SERVICES = ("file",)
 
 def assemble(base: Base) -> Assembly:
     """Returns the service. The other front ends run the jobs that maintain the store."""
+    return assemble_with(base, OpenTable(base.engine))
+
+
+def assemble_with(base: Base, opens: OpenTable) -> Assembly:
+    """Returns the service with this table of opens."""
     engine, store, settings = base.engine, base.store, base.settings
-    opens = OpenTable(engine)
     sources = Sources(engine, store, base.authenticator, settings.copy_sources, base.ports, opens)
     copying = Copying(engine, store, base.coordinator, FILE_COPIES)
     service = FileService(

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from etagere.bodies.files import FileBodyStore
@@ -18,6 +18,8 @@ from etagere.clock import SystemClock
 from etagere.config import Config
 from etagere.coordination.local import LocalCoordinator
 from etagere.engine.sqlite import SqliteEngine
+from etagere.front import files
+from etagere.front.process import Base
 from etagere.model.files import EntryPath
 from etagere.model.shares import ShareName, ShareRef
 from etagere.opens.caches import CacheGrant
@@ -26,12 +28,12 @@ from etagere.opens.handles import Handle, Session
 from etagere.opens.table import OpenTable
 from etagere.operations.file import shares
 from etagere.protocol.access_log import AccessLog
-from etagere.protocol.file.service import FileService
 from etagere.protocol.http.server import HttpServer
+from etagere.protocol.http.sharing import single_front_end
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.rules.opens import EVERYTHING, Access, OpenMode
 from etagere.settings import Settings
-from tests.server import ACCOUNT, SECONDS_MAX, Server
+from tests.server import ACCOUNT, SECONDS_MAX, SERVICES, Server
 
 T = TypeVar("T")
 
@@ -44,8 +46,9 @@ class FileFrontEnd:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._clients: dict[str, ShareClient] = {}
+        self._steps: list[Callable[[], Awaitable[object]]] = []
         self.told: list[Handle] = []
         """The handles that others have closed."""
 
@@ -57,20 +60,32 @@ class FileFrontEnd:
         directory, config, settings = self._server.directory, Config(), Settings()
         self.engine = SqliteEngine(directory, config)
         coordinator = LocalCoordinator(directory)
-        self.store = FileBodyStore(directory, self.engine, config, coordinator=coordinator)
-        self.table = OpenTable(self.engine)
-        service = FileService(
+        store = FileBodyStore(directory, self.engine, config, coordinator=coordinator)
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.port = listener.getsockname()[1]
+        base = Base(
+            directory,
+            config,
+            settings,
+            dict.fromkeys(SERVICES, 0) | {"file": self.port},
             self.engine,
+            coordinator,
+            store,
             Authenticator(self.engine, settings, {"file": shares.policies_of}),
             AccessLog(),
-            store=self.store,
-            settings=settings,
-            opens=self.table,
+            single_front_end(),
         )
-        listener = socket.create_server(("127.0.0.1", 0))
-        self._http = HttpServer(service, listener)
-        self._http.start()
-        self.port = listener.getsockname()[1]
+        self.table = OpenTable(self.engine)
+        assembly = files.assemble_with(base, self.table)
+        (service,) = assembly.services
+        http = HttpServer(service, listener)
+        http.start()
+        self._steps = [
+            lambda: http.drain(0.0),
+            *(step for _, step in assembly.closing),
+            store.close,
+            self.engine.close,
+        ]
 
     def stop(self) -> None:
         try:
@@ -81,9 +96,8 @@ class FileFrontEnd:
             self._loop.close()
 
     async def _stop(self) -> None:
-        await self._http.drain(0.0)
-        await self.store.close()
-        await self.engine.close()
+        for step in self._steps:
+            await step()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine in the front end."""
