@@ -10,18 +10,21 @@ from etagere.model.bodies import Body, Mapped
 from etagere.model.file_copies import CopyTimes
 from etagere.model.files import (
     ChangedTimes,
+    CreateHardLink,
     CreatePermission,
     FileTimes,
     GetPermission,
     NewEntry,
     NewPermission,
     NewTimes,
+    PosixChange,
+    PosixOwner,
 )
 from etagere.model.ids import new_id
 from etagere.model.leases import Acquire, InfiniteLease, new_lease_id
-from etagere.model.shares import ShareName
+from etagere.model.shares import ShareName, ShareProtocol
 from etagere.operations.blob.blobs import put_blob
-from etagere.operations.file import copies, permissions
+from etagere.operations.file import copies, links, permissions
 from etagere.operations.file.changes import file_node
 from etagere.rules.file_attributes import FileAttributes
 from tests.engine.conftest import start
@@ -38,7 +41,7 @@ from tests.operations.file.copying import (
     put_source,
     to,
 )
-from tests.operations.file.fixture import SHARE, FileFixture, file_test
+from tests.operations.file.fixture import SHARE, FileFixture, file_test, path_of
 from tests.operations.fixture import ACCOUNT, code_of
 
 __all__ = ["start"]
@@ -207,6 +210,39 @@ async def test_a_permission_is_copied_to_another_share(files: FileFixture) -> No
     assert inherited.permission == plain.permission != number
     given = present(await copy(files, of("source"), to("given", permission=number)))
     assert given.permission == number
+
+
+@file_test
+async def test_owner_and_mode_of_a_copy(files: FileFixture) -> None:
+    await files.create(protocol=ShareProtocol.NFS)
+    await files.create(OTHER)
+    new = NewEntry(NewTimes(), 0, posix=PosixChange("1", "2", 0o640))
+    await files.put("source", new=new)
+    source = of("source")
+    assert present(await copy(files, source, to("a"))).posix == PosixOwner()
+    both = to("b", copies_owner=True, copies_mode=True)
+    assert present(await copy(files, source, both)).posix == PosixOwner("1", "2", 0o640)
+    some = to("c", copies_owner=True, posix=PosixChange(mode=0o600))
+    assert present(await copy(files, source, some)).posix == PosixOwner("1", "2", 0o600)
+    elsewhere = to("d", OTHER, copies_owner=True)
+    assert await code_of(copy(files, source, elsewhere)) == "UnsupportedHeader"
+    assert present(await copy(files, source, to("d", OTHER))).posix is None
+
+
+@file_test
+async def test_a_copy_keeps_the_links_of_its_destination(files: FileFixture) -> None:
+    await files.create(protocol=ShareProtocol.NFS)
+    await files.put("source", LARGE)
+    await files.put("a", b"old")
+    command = CreateHardLink(path_of("b"), ("a",))
+    await files.write(links.create_hard_link, command)
+    await copy(files, of("source"), to("b"))
+    assert await files.get("a") == await files.get("b") == LARGE
+    await copy(files, of("b"), to("c"))
+    await files.delete("a")
+    assert await files.get("c") == await files.get("b") == LARGE
+    await files.delete("b")
+    await files.require_sound()
 
 
 # Blobs

@@ -5,11 +5,11 @@ from __future__ import annotations
 from etagere.model.blobs import Copied, CopyStatus
 from etagere.model.copies import FailCopy, RecordProgress
 from etagere.model.file_copies import AbortFileCopy
-from etagere.model.files import GetEntry
+from etagere.model.files import CreateHardLink, GetEntry
 from etagere.model.ids import new_id
 from etagere.model.leases import Acquire, InfiniteLease, new_lease_id
-from etagere.model.shares import RestoreShare, ShareName
-from etagere.operations.file import entries, pending_copies, shares
+from etagere.model.shares import RestoreShare, ShareName, ShareProtocol
+from etagere.operations.file import entries, links, pending_copies, shares
 from etagere.operations.file.changes import file_node
 from tests.engine.conftest import start
 from tests.operations.file.copying import (
@@ -165,6 +165,28 @@ async def test_a_snapshot_of_a_pending_copy(files: FileFixture) -> None:
 
 async def _state(files: FileFixture, snapshot: int) -> Copied | None:
     return file_node(await files.entry("copy", snapshot)).copied
+
+
+@file_test
+async def test_a_pending_copy_to_a_file_with_links(files: FileFixture) -> None:
+    await files.create(protocol=ShareProtocol.NFS)
+    await files.put("a", b"old")
+    link = CreateHardLink(path_of("b"), ("a",))
+    await files.write(links.create_hard_link, link)
+    begun = await begin(files, to("b"))
+    another = CreateHardLink(path_of("c"), ("a",))
+    assert await code_of(files.write(links.create_hard_link, another)) == PENDING
+    assert await code_of(files.delete("a")) == PENDING
+    taken = await files.snapshot()
+    assert await finish(files, begun, LARGE)
+    assert await files.get("a") == await files.get("b") == LARGE
+    assert await files.get("b", taken) == b""
+    assert await pending(files) == 0
+    destination = to("a")
+    await begin(files, destination)
+    assert await abort(files, "b", destination.copy_id) == ""
+    assert await pending(files) == 0
+    await files.require_sound()
 
 
 @file_test

@@ -29,6 +29,7 @@ from etagere.model.blobs import Blob
 from etagere.model.conditions import Conditions
 from etagere.opens.table import OpenTable
 from etagere.operations.file.changes import file_node
+from etagere.protocol.file import decode as file_decode
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import Exchange
@@ -134,6 +135,7 @@ class Sources:
         if source is None or not is_text(written):
             raise invalid_header("x-ms-copy-source", written.partition("?")[0])
         asked = source_range(exchange)
+        file_decode.switch(exchange, SOURCE_TRAILING_DOT)
         conditions = requests.source_conditions(exchange)
         needs_tags = reads_tags or conditions.if_tags is not None
         if precheck is not None:
