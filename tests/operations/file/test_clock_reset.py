@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 
 from etagere.clock import TICKS_PER_SECOND
+from etagere.engine.interface import ReadTxn
 from etagere.engine.memory import MemoryEngine
 from etagere.model.files import (
     CreateDirectory,
     CreateFile,
+    CreateHardLink,
     CreatePermission,
+    DeleteEntry,
+    Entry,
+    GetEntry,
     NewEntry,
     NewPermission,
     NewTimes,
 )
 from etagere.model.ids import new_id
-from etagere.model.shares import CreateShare, SnapshotShare
+from etagere.model.shares import CreateShare, ShareProtocol, ShareSettings, SnapshotShare
 from etagere.operations.clock_reset import ResetClock, reset_clock
-from etagere.operations.file import entries, permissions, shares
+from etagere.operations.file import entries, links, permissions, shares
 from etagere.operations.file.collections import (
     ENTRIES,
     FORMER_ENTRIES,
@@ -38,6 +43,40 @@ DAY = 24 * 3_600 * TICKS_PER_SECOND
 
 def _directory(path: str) -> Call:
     return Call(entries.create_directory, CreateDirectory(path_of(path), NEW))
+
+
+def test_links_of_the_future_stay_links() -> None:
+    clock = SharedClock()
+    clock.freeze()
+    engine = MemoryEngine(clock)
+    wall = clock.wall()
+    settings = ShareSettings(protocol=ShareProtocol.NFS)
+    execute(engine, Call(shares.create_share, CreateShare(SHARE, new_id(), settings)))
+    clock.advance(365 * DAY)
+    execute(engine, _directory("a"))
+    file = CreateFile(path_of("a/f"), NEW, new_id(), 10)
+    execute(engine, Call(entries.create_file, file))
+    execute(engine, Call(shares.snapshot_share, SnapshotShare(SHARE)))
+    link = CreateHardLink(path_of("g"), ("a", "f"))
+    execute(engine, Call(links.create_hard_link, link))
+    execute(engine, Call(shares.snapshot_share, SnapshotShare(SHARE)))
+    execute(engine, Call(entries.delete_entry, DeleteEntry(path_of("a/f"), False)))
+    asyncio.run(engine.write(reset_clock, ResetClock(wall, 365 * DAY)))
+    look(engine, require_trees)
+
+    def found(path: str, snapshot: int | None) -> Entry:
+        def get(txn: ReadTxn, _: None) -> Entry:
+            return entries.get_file(txn, GetEntry(path_of(path, snapshot))).entry
+
+        entry: Entry = look(engine, get)
+        return entry
+
+    moments = [key[1] for key in look(engine, lambda txn, _: rows(txn, SHARE_SNAPSHOTS))]
+    first, second = moments
+    for path, snapshot, count in (("g", None, 1), ("g", second, 2), ("a/f", second, 2)):
+        assert found(path, snapshot).link_count == count
+    shown = found("a/f", first)
+    assert (shown.link_count, shown.stamp <= wall + 1_000) == (1, True)
 
 
 def test_ids_and_stamps_of_the_future_are_lowered_together() -> None:

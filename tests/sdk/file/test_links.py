@@ -159,6 +159,9 @@ def test_owner_group_and_mode(nfs: ShareClient, share: ShareClient) -> None:
     for owner in ("root", "-1", "4294967296"):
         with refused(400, "InvalidHeaderValue"):
             file.create_file(0, owner=owner)
+    file.create_file(0, raw_request_hook=with_headers(x_ms_file_file_type="Regular"))
+    with refused(400, "InvalidHeaderValue"):
+        file.create_file(0, raw_request_hook=with_headers(x_ms_file_file_type="Socket"))
     with refused(400, "UnsupportedHeader"):
         share.get_file_client("f").create_file(0, file_mode="0644")
 

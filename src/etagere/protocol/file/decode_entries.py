@@ -94,6 +94,14 @@ def require_type_file(exchange: Exchange) -> None:
         raise invalid_header("x-ms-type", written)
 
 
+def require_regular_file(exchange: Exchange) -> None:
+    """Refuses any other kind of file than NFS shares can store as bytes."""
+    name = "x-ms-file-file-type"
+    written = _sent(exchange, name)
+    if written and written.lower() != "regular":
+        raise invalid_header(name, written)
+
+
 def length(exchange: Exchange) -> int:
     """Returns the length of a file that is created."""
     found = new_length(exchange)

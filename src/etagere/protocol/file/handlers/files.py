@@ -32,6 +32,7 @@ from etagere.rules.opens import RestAccess
 
 async def create_file(exchange: Exchange, deps: FileDependencies) -> Response:
     decode_entries.require_type_file(exchange)
+    decode_entries.require_regular_file(exchange)
     command = CreateFile(
         decode.path_to_change(exchange),
         decode_entries.new_entry(exchange),
