@@ -81,14 +81,14 @@ def test_ranges_from_another_server(own: Server, origin: Origin) -> None:
 
 def test_the_write_time_is_preserved(source: ShareFileClient, file: ShareFileClient) -> None:
     before = shown_headers(file)
-    answer = write(file, source.url, 10, file_last_write_mode="preserve")
+    answer = write(file, signed(source), 10, file_last_write_mode="preserve")
     after = shown_headers(file)
     assert answer.headers[WRITTEN] == after[WRITTEN] == before[WRITTEN]
     assert after["x-ms-file-change-time"] > before["x-ms-file-change-time"]
-    write(file, source.url, 10, file_last_write_mode="now")
+    write(file, signed(source), 10, file_last_write_mode="now")
     assert shown_headers(file)[WRITTEN] > before[WRITTEN]
     hook = with_headers(**{"x-ms-version": "2021-02-12"})
-    assert WRITTEN not in write(file, source.url, 10, raw_request_hook=hook).headers
+    assert WRITTEN not in write(file, signed(source), 10, raw_request_hook=hook).headers
 
 
 @pytest.mark.parametrize("length", [1_000, 2 * MIB])
@@ -97,30 +97,30 @@ def test_checksums_of_the_source(
 ) -> None:
     right = bytearray(crc64nvme((LARGE * 3)[5 : 5 + length]).to_bytes(8, "little"))
     wrong = bytearray(8)
-    write(file, source.url, length, source_content_crc64=right)
+    write(file, signed(source), length, source_content_crc64=right)
     with refused(400, "Crc64Mismatch"):
-        write(file, source.url, length, source_content_crc64=wrong)
-    write(file, source.url, length, source_if_match_crc64=right)
+        write(file, signed(source), length, source_content_crc64=wrong)
+    write(file, signed(source), length, source_if_match_crc64=right)
     with refused(412, "SourceConditionNotMet"):
-        write(file, source.url, length, source_if_match_crc64=wrong)
-    write(file, source.url, length, source_if_none_match_crc64=wrong)
+        write(file, signed(source), length, source_if_match_crc64=wrong)
+    write(file, signed(source), length, source_if_none_match_crc64=wrong)
     before = shown_headers(file)["etag"]
     with refused(412, "SourceConditionNotMet"):
-        write(file, source.url, length, source_if_none_match_crc64=right)
+        write(file, signed(source), length, source_if_none_match_crc64=right)
     assert shown_headers(file)["etag"] == before
 
 
 def test_leased_files(source: ShareFileClient, file: ShareFileClient) -> None:
     lease = file.acquire_lease()
     with refused(412, "LeaseIdMissing"):
-        write(file, source.url, 10)
-    write(file, source.url, 10, lease=lease)
+        write(file, signed(source), 10)
+    write(file, signed(source), 10, lease=lease)
 
 
 def test_bad_requests(source: ShareFileClient, file: ShareFileClient) -> None:
     def code(status: int, code: str, length: int = 10, **headers: str) -> None:
         with refused(status, code):
-            write(file, source.url, length, raw_request_hook=with_headers(**headers))
+            write(file, signed(source), length, raw_request_hook=with_headers(**headers))
 
     code(413, "RequestBodyTooLarge", 4 * MIB + 1)
     code(416, "InvalidRange", x_ms_range="bytes=8388600-8388609")
@@ -150,9 +150,11 @@ def test_access(
     with refused(403, "CannotVerifyCopySource") as error:
         write(file, f"{source.url}?{share_token(share)}A", 10)
     assert error.message.startswith("Server failed to authenticate the request. Make sure")
-    write(file, source.url, 10)
+    with refused(401, "CannotVerifyCopySource"):
+        # The key that signs the request does not count for the source, unlike in Copy File.
+        write(file, source.url, 10)
     missing = share.get_file_client("missing")
     with refused(404, "CannotVerifyCopySource"):
-        write(file, missing.url, 10)
+        write(file, signed(missing), 10)
     with refused(404, "ResourceNotFound"):
-        write(missing, source.url, 10)
+        write(missing, signed(source), 10)

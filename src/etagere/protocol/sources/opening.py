@@ -81,7 +81,6 @@ COPY_OF_BYTES: Final = COPY._replace(reads=True)
 INCREMENTAL_COPY: Final = SourceUse(is_copy=True, owner_reads=True, reads=False)
 SYNCHRONOUS_COPY: Final = SourceUse(is_copy=True)
 UPLOAD: Final = SourceUse(is_copy=False)
-UPLOAD_TO_FILE: Final = SourceUse(is_copy=False, owner_reads=True)
 
 
 class Sources:

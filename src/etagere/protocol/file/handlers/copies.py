@@ -42,7 +42,7 @@ from etagere.protocol.sources import requests
 from etagere.protocol.sources.opening import (
     COPY,
     COPY_OF_BYTES,
-    UPLOAD_TO_FILE,
+    UPLOAD,
     Source,
 )
 from etagere.protocol.sources.receiving import ReceivedSource, copied_source, shared_source
@@ -169,7 +169,7 @@ async def put_range_from_url(exchange: Exchange, deps: FileDependencies) -> Resp
     expected = decode_copies.source_checksums(exchange)
     precheck = partial(deps.engine.read, ranges.precheck_range, command)
     async with await deps.sources.open(
-        exchange, UPLOAD_TO_FILE, bytes_max=bytes_max, precheck=precheck
+        exchange, UPLOAD, bytes_max=bytes_max, precheck=precheck
     ) as source:
         if source.length not in (None, length):
             raise Refused(Refusal("InvalidRange", {"ContentLength": source.length or 0}))
