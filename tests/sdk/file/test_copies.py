@@ -454,7 +454,7 @@ def test_files_need_a_token_to_be_copied_to_blobs(
     blob = container.get_blob_client(unique())
     with refused(404, "CannotVerifyCopySource"):
         blob.start_copy_from_url(file.url)
-    with refused(404, "CannotVerifyCopySource"):
+    with refused(401, "CannotVerifyCopySource"):
         blob.stage_block_from_url("block", file.url)
     with refused(409, "InvalidSourceBlobUrl"):
         blob.start_copy_from_url(signed(file), incremental_copy=True)

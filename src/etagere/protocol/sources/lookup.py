@@ -203,12 +203,14 @@ def authorize_file(
     exchange: Exchange,
     asking: Exchange,
     principal: Principal,
+    *,
+    is_copy: bool,
 ) -> Lookup:
     """Authorizes the read of a file. `asking` is the request that the caller could have sent."""
     components = file_decode.components(asking, SOURCE_TRAILING_DOT)
     ref = file_decode.share_ref(asking)
-    if not components or isinstance(principal, Anonymous):
-        # Files are never public.
+    if not components or (is_copy and isinstance(principal, Anonymous)):
+        # Copies of a source without a token are refused as if there were no such source.
         raise Refused(Refusal("ResourceNotFound"))
     target = file_decode.target(asking, SOURCE_TRAILING_DOT)
     unwrap(authorize(principal, "file", READ_FILE, target, version=exchange.version))

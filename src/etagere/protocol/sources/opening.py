@@ -216,7 +216,9 @@ class Sources:
         ):
             principal = owner
         if place.service == "file":
-            return authorize_file(self._engine, self._opens, exchange, asking, principal)
+            return authorize_file(
+                self._engine, self._opens, exchange, asking, principal, is_copy=use.is_copy
+            )
         return authorize_blob(self._engine, exchange, asking, principal, needs_tags)
 
 
