@@ -9,11 +9,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.probes.client import Answer, Client, Request, shared_key, table_shared_key
+from tests.probes.client import Answer, Client, Pairs, Request, shared_key, table_shared_key
 from tests.server import ACCOUNT, KEY, SERVICES, Server, served
 
 _SERVICE: Final = (("restype", "service"), ("comp", "properties"))
-_WITH_DETAILS: Final = ("blob", "queue")
+_RESTYPES: Final[dict[str, Pairs]] = {
+    "blob": (("restype", "container"),),
+    "file": (("restype", "share"),),
+}
+_WITH_DETAILS: Final = ("blob", "queue", "file")
 """Services whose errors have details."""
 _LINE: Final = "<?xml version='1.0' encoding='utf-8'?>\n"
 _DAYS: Final = "Retention days must be greater than 0 and less than or equal to 365 days."
@@ -40,7 +44,7 @@ def _create(server: Server, service: str) -> Answer:
     if service == "table":
         json = (("Content-Type", "application/json"),)
         return _ask(server, service, "POST", "/Tables", (), json, '{"TableName":"settings"}')
-    kind = (("restype", "container"),) if service == "blob" else ()
+    kind = _RESTYPES.get(service, ())
     return _ask(server, service, "PUT", "/settings", kind)
 
 
@@ -109,6 +113,8 @@ def test_order_of_elements(server: Server, service: str) -> None:
     assert _set(server, service, sent).status == 202
     root = _get(server, service)
     expected = ["Logging", "HourMetrics", "MinuteMetrics", "Cors"]
+    if service == "file":
+        expected = [*expected[1:], "ProtocolSettings"]
     if service == "blob":
         expected += ["DeleteRetentionPolicy", "StaticWebsite", "DefaultServiceVersion"]
         assert _tags(root.find("DeleteRetentionPolicy")) == ["Enabled", "AllowPermanentDelete"]
@@ -122,8 +128,9 @@ def test_order_of_elements(server: Server, service: str) -> None:
             "DefaultIndexDocumentPath",
         ]
     assert _tags(root) == expected
-    logging = ["Version", "Read", "Write", "Delete", "RetentionPolicy"]
-    assert _tags(root.find("Logging")) == logging
+    if service != "file":
+        logging = ["Version", "Read", "Write", "Delete", "RetentionPolicy"]
+        assert _tags(root.find("Logging")) == logging
     assert _tags(root.find("Cors/CorsRule")) == [
         "AllowedMethods",
         "AllowedOrigins",
@@ -162,7 +169,7 @@ def _set_policies(server: Server, service: str, *policies: str) -> Answer:
         "</SignedIdentifier>"
         for number, policy in enumerate(policies)
     )
-    kind = (("restype", "container"),) if service == "blob" else ()
+    kind = _RESTYPES.get(service, ())
     query = (*kind, ("comp", "acl"))
     xml = (("Content-Type", "application/xml"),)
     document = f"{_LINE}<SignedIdentifiers>{identifiers}</SignedIdentifiers>"
@@ -173,7 +180,7 @@ def _set_policies(server: Server, service: str, *policies: str) -> Answer:
 def test_times_of_policies_have_seven_decimals(server: Server, service: str) -> None:
     policy = "<Start>2021-06-01T10:00:00Z</Start><Expiry>2031-06-01</Expiry>"
     assert _set_policies(server, service, f"{policy}<Permission>r</Permission>").status < 300
-    kind = (("restype", "container"),) if service == "blob" else ()
+    kind = _RESTYPES.get(service, ())
     answer = _ask(server, service, "GET", "/settings", (*kind, ("comp", "acl")))
     assert answer.status == 200
     assert b"<Start>2021-06-01T10:00:00.0000000Z</Start>" in answer.body
@@ -193,6 +200,7 @@ _READS: Final = {
     "blob": ("/settings", (("restype", "container"),)),
     "queue": ("/settings", (("comp", "metadata"),)),
     "table": ("/", _SERVICE),
+    "file": ("/settings", (("restype", "share"),)),
 }
 _CORS: Final = ("access-control-allow-origin", "vary", "access-control-expose-headers")
 _MATCH: Final = (("Origin", "https://a.example"),)
@@ -254,7 +262,7 @@ def test_reads_by_rule_and_origin(
 def test_responses_without_cors_headers(server: Server, service: str) -> None:
     """Responses to writes and errors have CORS headers only if the request has an Origin."""
     path = "/settings"
-    kind = (("restype", "container"),) if service == "blob" else ()
+    kind = _RESTYPES.get(service, ())
     acl = (*kind, ("comp", "acl"))
     try:
         assert _set(server, service, f"<Cors>{_RULE.format('*', 'x-ms-*')}</Cors>").status == 202
