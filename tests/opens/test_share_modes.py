@@ -8,6 +8,7 @@ from itertools import product
 from etagere.model.leases import Break
 from etagere.rules.opens import EVERYTHING, Access, RestAccess
 from tests.opens.fixture import NONE, D, OpensFixture, R, W, opened, opens_test
+from tests.operations.file.copying import begin, to
 from tests.operations.file.fixture import path_of
 from tests.operations.fixture import code_of
 
@@ -118,6 +119,20 @@ async def test_opens_of_a_leased_file(f: OpensFixture) -> None:
             assert code == ("SharingViolation" if refused else "")
             for handle in list(client.handles.values()):
                 await client.close(handle)
+
+
+@opens_test
+async def test_opens_of_a_file_that_is_being_copied_to(f: OpensFixture) -> None:
+    await f.create()
+    client = await f.connect()
+    await begin(f, to(FILE))
+    for access, share, code in (
+        (NONE, NONE, ""),
+        (R, EVERYTHING, ""),
+        (R, R, "SharingViolation"),
+        (W, EVERYTHING, "SharingViolation"),
+    ):
+        assert await code_of(opened(client, FILE, access, share)) == code
 
 
 @opens_test

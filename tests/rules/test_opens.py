@@ -93,6 +93,14 @@ def test_opens_of_a_leased_file(access: Access) -> None:
     assert check_open(asked, (), leased=False) is None
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_opens_of_a_file_that_is_being_copied_to(mode: OpenMode) -> None:
+    """They may not write, and must allow the copy to do so."""
+    allowed = not mode.access or (not mode.access & W and bool(mode.share & W))
+    refusal = check_open(mode, (), leased=False, copied=True)
+    assert code(refusal) == ("" if allowed else "SharingViolation")
+
+
 def test_delete_needs_that_no_handle_is_open() -> None:
     """Not even one for attributes alone."""
     assert check_rest_access(RestAccess.DELETE, []) is None

@@ -110,7 +110,8 @@ class ShareClient:
         """
         try:
             again = await self._locate(path)
-            abort_if(check_open(handle.mode, (), leased=again.is_leased))
+            leased, copied = again.is_leased, again.is_copied
+            abort_if(check_open(handle.mode, (), leased=leased, copied=copied))
         except BaseException:
             self._abandon(handle)
             raise

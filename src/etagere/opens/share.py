@@ -99,7 +99,8 @@ class ShareOpens:
             raise Refused(Refusal("ShareBeingDeleted"))
         if snapshot is None:
             self.deletions.refuse(located)
-            abort_if(check_open(mode, entry.modes, leased=located.is_leased))
+            leased, copied = located.is_leased, located.is_copied
+            abort_if(check_open(mode, entry.modes, leased=leased, copied=copied))
         abort_if(check_handle_count(len(entry.handles), is_root=entry.is_root))
         if deletes_on_close:
             abort_if(check_delete_pending(mode))

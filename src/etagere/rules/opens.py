@@ -117,9 +117,18 @@ _WHILE_LEASED: Final = OpenMode(Access.WRITE | Access.DELETE, Access.READ)
 """How an active lease looks to new SMB opens: they may read and see attributes."""
 
 
-def check_open(asked: OpenMode, opens: Iterable[OpenMode], *, leased: bool) -> Refusal | None:
-    """Refuses an SMB open that the other opens of the file, or its lease, do not allow."""
+_WHILE_COPIED: Final = OpenMode(Access.WRITE, Access.READ | Access.DELETE)
+"""How an asynchronous copy to a file looks to SMB opens: it writes when it ends."""
+
+
+def check_open(
+    asked: OpenMode, opens: Iterable[OpenMode], *, leased: bool, copied: bool = False
+) -> Refusal | None:
+    """Refuses an SMB open that the other opens of the file, its lease, or a pending copy to it do
+    not allow."""
     if leased and asked.access & ~_WHILE_LEASED.share:
+        return Refusal("SharingViolation")
+    if copied and conflicts(asked, _WHILE_COPIED):
         return Refusal("SharingViolation")
     if any(conflicts(asked, held) for held in opens):
         return Refusal("SharingViolation")

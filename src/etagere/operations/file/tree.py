@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from etagere.bodies.contents import MissingRecord, release, share
 from etagere.engine.interface import EXCLUSIVE, SHARED, Guard, ReadTxn, Refused, WriteTxn
 from etagere.errors import Refusal
+from etagere.model.blobs import CopyStatus
 from etagere.model.files import (
     NO_ENTRY,
     ROOT_ID,
@@ -243,6 +244,8 @@ class LocatedEntry(NamedTuple):
     entry: Entry | None
     is_leased: bool = False
     """Whether the entry is a file with an active lease."""
+    is_copied: bool = False
+    """Whether the entry is the destination of a copy that has not ended."""
 
     @property
     def entry_id(self) -> int:
@@ -273,13 +276,15 @@ def locate_entry(txn: ReadTxn, path: EntryPath) -> LocatedEntry:
         directory_ids.append(entry.id)
         entry = get_entry(txn, tree, entry.id, name)
         names.append(name if entry is None else entry.name)
-    is_leased = (
-        entry is not None
-        and isinstance(entry.node, FileNode)
-        and effective_state(entry.node.lease, txn.steady_now) in LOCKED
-    )
+    file = entry.node if entry is not None and isinstance(entry.node, FileNode) else None
+    is_leased = file is not None and effective_state(file.lease, txn.steady_now) in LOCKED
+    is_copied = file is not None and _is_copied(file)
     above = tuple(directory_ids) or (ROOT_ID,)
-    return LocatedEntry(share_id, above, tuple(names), entry, is_leased)
+    return LocatedEntry(share_id, above, tuple(names), entry, is_leased, is_copied)
+
+
+def _is_copied(file: FileNode) -> bool:
+    return file.copied is not None and file.copied.status is CopyStatus.PENDING
 
 
 def is_directory_empty(txn: ReadTxn, directory: tuple[bytes, int]) -> bool:
