@@ -136,6 +136,39 @@ def test_refused_hard_links(nfs: ShareClient, files: ShareServiceClient) -> None
     smb.delete_share()
 
 
+@pytest.mark.parametrize(
+    ("written", "status", "code"),
+    [
+        ("", 400, "MissingRequiredHeader"),
+        ("/", 409, "ResourceTypeMismatch"),
+        ("//", 400, "OutOfRangeInput"),
+        ("%", 404, "ResourceNotFound"),
+        ("%00", 400, "InvalidHeaderValue"),
+        ("%ff", 400, "InvalidHeaderValue"),
+        ("%ed%a0%80", 400, "InvalidHeaderValue"),
+        ("..", 400, "InvalidResourceName"),
+        ("http://", 400, "InvalidHeaderValue"),
+        ("http://[", 400, "InvalidHeaderValue"),
+        ("http://host/account/share/f", 400, "InvalidHeaderValue"),
+        ("d/" * 260 + "f", 400, "InvalidFileOrDirectoryPathName"),
+    ],
+)
+def test_malformed_targets(nfs: ShareClient, written: str, status: int, code: str) -> None:
+    hook = with_headers(x_ms_file_target_file=written)
+    with refused(status, code):
+        nfs.get_file_client("link").create_hardlink("f", raw_request_hook=hook)
+
+
+def test_any_text_of_a_symbolic_link_is_kept(nfs: ShareClient) -> None:
+    for number, text in enumerate((" ", "a\r\nb: c", "%", "100%25", "\U0001f600", "/../..")):
+        link = nfs.get_file_client(f"link{number}")
+        link.create_symlink(quote(text, safe=""))
+        assert unquote(link.get_symlink()["link_text"]) == text
+    with refused(400, "MissingRequiredHeader"):
+        hook = with_headers(x_ms_link_text="")
+        nfs.get_file_client("empty").create_symlink("x", raw_request_hook=hook)
+
+
 def test_owner_group_and_mode(nfs: ShareClient, share: ShareClient) -> None:
     directory = nfs.get_directory_client("d")
     directory.create_directory(owner="345", group="123", file_mode="7777")

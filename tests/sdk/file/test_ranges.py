@@ -193,15 +193,15 @@ def test_a_lease_protects_a_file(file: ShareFileClient) -> None:
         list(file.list_ranges(lease=other))
     file.upload_range(b"xx", 0, 2, lease=lease)
     clear(file, 0, 1, lease=lease)
-    assert ranges_of(file, lease=lease) == [(1, 1)]
-    assert ranges_of(file) == [(1, 1)]
+    assert ranges_of(file, lease=lease) == [(0, 1)]
+    assert ranges_of(file) == [(0, 1)]
     lease.release()
     with refused(412, "LeaseNotPresentWithFileOperation"):
         file.upload_range(b"x", 0, 1, lease=other)
 
 
 def test_clear(file: ShareFileClient) -> None:
-    """Cleared bytes are zeros, wherever the range begins and ends."""
+    """Cleared bytes are zeros, wherever the range begins and ends. Only aligned parts are freed."""
     expected = bytearray(content_of(10 * KIB))
     file.upload_range(bytes(expected), 0, len(expected))
     for start, length in ((0, 512), (512, 1024), (3_000, 1), (5_000, 777), (9_999, 241)):
@@ -209,6 +209,7 @@ def test_clear(file: ShareFileClient) -> None:
         assert answer.status == 201
         expected[start : start + length] = bytes(length)
         assert file.download_file().readall() == bytes(expected)
+    assert ranges_of(file) == [(1_536, 5_119), (5_632, 10_239)]
     file.clear_range(0, 10 * KIB)
     assert ranges_of(file) == []
     file.clear_range(0, 10 * KIB)
