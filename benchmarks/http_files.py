@@ -9,7 +9,7 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -72,6 +72,9 @@ class _Side:
         """Returns the head of a request that writes at an offset of the large object."""
         raise NotImplementedError
 
+    def commit(self, starts: Sequence[int]) -> None:
+        """Makes what was written at these offsets the content of the large object."""
+
     def small_put(self, small: int) -> Load:
         raise NotImplementedError
 
@@ -90,18 +93,28 @@ class _Blobs(_Side):
     def prepare(self, size: int, small: int) -> None:
         self.ask("PUT", f"/{ACCOUNT}/bench?restype=container&{self.sas}", {})
         blob = {"x-ms-blob-type": "BlockBlob"}
-        self.ask("PUT", self.target("large"), blob, os.urandom(size))
         for number in range(small):
             self.ask("PUT", self.target(f"small-{number}"), blob, os.urandom(_SMALL_BYTES))
 
     def put(self, start: int) -> str:
-        name = base64.b64encode(b"%012d" % start).decode()
-        target = self.target("staged", f"comp=block&blockid={quote(name, safe='')}&")
+        name = quote(_block_name(start), safe="")
+        target = self.target("large", f"comp=block&blockid={name}&")
         return f"PUT {target} HTTP/1.1\r\n"
+
+    def commit(self, starts: Sequence[int]) -> None:
+        # Both services read what was written in the same way: the kernel caches long writes in
+        # larger units, which cost less to send.
+        blocks = "".join(f"<Latest>{_block_name(start)}</Latest>" for start in starts)
+        document = f"<BlockList>{blocks}</BlockList>".encode()
+        self.ask("PUT", self.target("large", "comp=blocklist&"), {}, document)
 
     def small_put(self, small: int) -> Load:
         target = self.target("small-{}", "comp=block&blockid=AAAA&")
         return Load("PUT", target, small, body_bytes=_SMALL_BYTES)
+
+
+def _block_name(start: int) -> str:
+    return base64.b64encode(b"%012d" % start).decode()
 
 
 class _Files(_Side):
@@ -110,11 +123,11 @@ class _Files(_Side):
     def prepare(self, size: int, small: int) -> None:
         self.ask("PUT", f"/{ACCOUNT}/bench?restype=share&{self.sas}", {})
         self._create("large", size)
-        for start in range(0, size, _RANGE_BYTES):
-            self._write("large", start, _RANGE_BYTES)
         for number in range(small):
             self._create(f"small-{number}", _SMALL_BYTES)
-            self._write(f"small-{number}", 0, _SMALL_BYTES)
+            headers = {"x-ms-write": "update", "Range": f"bytes=0-{_SMALL_BYTES - 1}"}
+            target = self.target(f"small-{number}", "comp=range&")
+            self.ask("PUT", target, headers, os.urandom(_SMALL_BYTES))
 
     def _create(self, path: str, size: int) -> None:
         headers = {
@@ -126,10 +139,6 @@ class _Files(_Side):
             "x-ms-file-permission": "inherit",
         }
         self.ask("PUT", self.target(path), headers)
-
-    def _write(self, path: str, start: int, length: int) -> None:
-        headers = {"x-ms-write": "update", "Range": f"bytes={start}-{start + length - 1}"}
-        self.ask("PUT", self.target(path, "comp=range&"), headers, os.urandom(length))
 
     def put(self, start: int) -> str:
         target = self.target("large", "comp=range&")
@@ -163,6 +172,7 @@ def _large(side: _Side, data: bytes) -> Round:
             raise RuntimeError("a range was not sent completely")
 
     written = _transferred(side.service, put, list(starts), _UPLOADING)
+    side.commit(starts)
     read = _transferred(side.service, get, [*starts] * _DOWNLOADS, _DOWNLOADING)
     return {
         f"files.put_{side.name}": written.mebibytes_per_second,
