@@ -438,6 +438,18 @@ def test_sequence_numbers_need_an_action(new: NewBlob) -> None:
     blob.ask_successfully("PUT", "properties", number, ("x-ms-sequence-number-action", "update"))
 
 
+def test_an_empty_proposed_lease_id_is_none(new: NewBlob) -> None:
+    """Microsoft's first Go client sends it if the caller leaves the choice to the service."""
+    blob = new().put()
+    acquire: Pairs = (("x-ms-lease-action", "acquire"), ("x-ms-lease-duration", "15"))
+    answer = blob.ask_successfully("PUT", "lease", *acquire, ("x-ms-proposed-lease-id", ""))
+    held = ("x-ms-lease-id", answer.headers["x-ms-lease-id"])
+    change = ("x-ms-lease-action", "change")
+    refused = blob.ask("PUT", "lease", change, held, ("x-ms-proposed-lease-id", ""))
+    assert outcome(refused) == (400, "MissingRequiredHeader")
+    blob.ask_successfully("PUT", "lease", ("x-ms-lease-action", "release"), held)
+
+
 def test_clearing_pages_refuses_a_checksum(new: NewBlob) -> None:
     blob = new().put("PageBlob")
     clear: Pairs = (("x-ms-page-write", "clear"), ("x-ms-range", "bytes=0-511"))

@@ -48,8 +48,7 @@ def lease_verb(exchange: Exchange) -> LeaseVerb:
 def lease_action(exchange: Exchange) -> LeaseAction:
     verb = lease_verb(exchange)
     if verb is LeaseVerb.ACQUIRE:
-        proposed = lease_id(exchange, "x-ms-proposed-lease-id")
-        return Acquire(proposed or new_lease_id(), _lease_duration(exchange))
+        return Acquire(_proposed_id(exchange) or new_lease_id(), _lease_duration(exchange))
     if verb is LeaseVerb.BREAK:
         return Break(integer_header(exchange, "x-ms-lease-break-period", 0, 60))
     held = _required_id(exchange, "x-ms-lease-id")
@@ -58,6 +57,13 @@ def lease_action(exchange: Exchange) -> LeaseAction:
     if verb is LeaseVerb.RELEASE:
         return Release(held)
     return Change(held, _required_id(exchange, "x-ms-proposed-lease-id"))
+
+
+def _proposed_id(exchange: Exchange) -> bytes | None:
+    """Returns the ID that the client chose for a new lease. An empty one leaves the choice to the
+    server, as in Microsoft's examples for Go."""
+    name = "x-ms-proposed-lease-id"
+    return None if exchange.header(name) == "" else lease_id(exchange, name)
 
 
 def _lease_duration(exchange: Exchange) -> int | None:
