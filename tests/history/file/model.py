@@ -1,0 +1,151 @@
+"""Shares as the search for an order uses them: the tree as it is, and in snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from tests.history import linearizability
+from tests.history.configurations import Part
+from tests.history.events import NEVER, Refused, ServerKill, Unknown, latest_moment
+from tests.history.file.events import READS, Done, FileSeen, Operation, Request, Verb
+from tests.history.file.tree_model import File, Tree, apply, missing, names_in, without_leases
+
+NOTHING_CHANGED: Final = frozenset({"ServerBusy", "ShareSnapshotCountExceeded"})
+"""Errors that are right in every state. Snapshots whose answer was lost count too."""
+UNSEEN: Final = "unseen"
+"""The name of all tokens on which no outcome depends."""
+
+
+class State(NamedTuple):
+    tree: Tree = ()
+    snapshots: tuple[tuple[str, Tree], ...] = ()
+
+
+class SearchEntry(NamedTuple):
+    """An operation as the search sees it."""
+
+    operation: Operation
+    request: Request
+    """With one name for all tokens that nobody saw."""
+    part: Part
+    began: int
+    latest: int
+    refusal: str | None = None
+    alike: Hashable = None
+
+
+class ShareModel(linearizability.Model[State, SearchEntry]):
+    """The sequential specification of a share."""
+
+    initial = State()
+
+    def __init__(self, entries: Sequence[SearchEntry]) -> None:
+        self._entries = entries
+
+    def step(self, state: State, entry: SearchEntry, until: int) -> Iterator[State]:
+        del until
+        if entry.refusal in NOTHING_CHANGED:
+            yield state
+            return
+        outcome = entry.operation.outcome
+        after = carry_out(state, entry.request, outcome if isinstance(outcome, Done) else Done())
+        if isinstance(after, str):
+            if after == entry.refusal:
+                yield state
+        elif entry.refusal is None and after is not None:
+            yield after
+
+    def last_uses(self) -> dict[str, int]:
+        """Returns the names of snapshots, with the time of the last request for each."""
+        uses: dict[str, int] = {}
+        for entry in self._entries:
+            outcome = entry.operation.outcome
+            taken = outcome.snapshot if isinstance(outcome, Done) else ""
+            for name in filter(None, (entry.request.snapshot, taken)):
+                uses[name] = max(entry.latest, uses.get(name, 0))
+        return uses
+
+    def forget(self, state: State, names: Collection[str]) -> State:
+        left = tuple(each for each in state.snapshots if each[0] not in names)
+        return state._replace(snapshots=left)
+
+
+def carry_out(state: State, request: Request, done: Done) -> State | str | None:
+    """Returns the state after a request, or the code of its refusal, or None if its answer does not
+    show this state."""
+    if request.verb is Verb.SNAPSHOT:
+        taken = (done.snapshot, without_leases(state.tree))
+        return state._replace(snapshots=tuple(sorted((*state.snapshots, taken))))
+    if request.snapshot and request.snapshot not in dict(state.snapshots):
+        return "ShareSnapshotNotFound"
+    if request.verb is Verb.DELETE_SNAPSHOT:
+        left = tuple(each for each in state.snapshots if each[0] != request.snapshot)
+        return state._replace(snapshots=left)
+    if request.verb in READS:
+        tree = dict(state.snapshots)[request.snapshot] if request.snapshot else state.tree
+        shown = read(tree, request)
+        if isinstance(shown, str):
+            return shown
+        return state if shown == (done.file, done.names) else None
+    tree_after = apply(state.tree, request)
+    return tree_after if isinstance(tree_after, str) else state._replace(tree=tree_after)
+
+
+def read(tree: Tree, request: Request) -> tuple[FileSeen | None, tuple[str, ...]] | str:
+    """Returns what a read shows: a file, or the names in a directory; or the error code."""
+    nodes = dict(tree)
+    refusal = missing(nodes, request.path)
+    if refusal:
+        return refusal
+    if request.verb is Verb.LIST:
+        return None, names_in(tree, request.path)
+    file = nodes[request.path]
+    assert isinstance(file, File)
+    return FileSeen(file.content, file.metadata), ()
+
+
+def prepare(operations: Sequence[Operation], kills: tuple[ServerKill, ...]) -> list[SearchEntry]:
+    """Returns the entries of the operations of one share.
+
+    A write with an unknown outcome whose token was read has been carried out before the first of
+    these reads ended. Tokens that no read shows get the same name, so that states that differ only
+    in them are one. Unknown reads and snapshots are left out, because nobody saw them, and so is
+    what was sent while there was no server.
+    """
+    read_at: dict[str, int] = {}
+    for operation in operations:
+        outcome = operation.outcome
+        if isinstance(outcome, Done) and outcome.file is not None:
+            for token in filter(None, (outcome.file.content, outcome.file.metadata)):
+                read_at[token] = min(operation.ended, read_at.get(token, NEVER))
+    entries = [_entry(operation, kills, read_at) for operation in operations]
+    return [entry for entry in entries if entry is not None and entry.began <= entry.latest]
+
+
+_NAMES_NOTHING: Final = READS | {Verb.SNAPSHOT}
+_WRITES_TOKEN: Final = frozenset({Verb.CREATE, Verb.PUT, Verb.SET_METADATA})
+
+
+def _entry(
+    operation: Operation, kills: tuple[ServerKill, ...], read_at: dict[str, int]
+) -> SearchEntry | None:
+    request, outcome = operation.request, operation.outcome
+    if request.verb in _WRITES_TOKEN and request.token not in read_at:
+        request = replace(request, token=UNSEEN)
+    latest = latest_moment(operation, kills)
+    entry = SearchEntry(operation, request, Part.PASSIVE, operation.began, latest)
+    if isinstance(outcome, Refused):
+        return entry._replace(refusal=outcome.code)
+    if isinstance(outcome, Done):
+        return entry if request.verb in READS else entry._replace(part=Part.ACTIVE)
+    assert isinstance(outcome, Unknown)
+    if request.verb in _NAMES_NOTHING:
+        return None
+    first_read = read_at.get(request.token, NEVER)
+    if request.verb in _WRITES_TOKEN and first_read < NEVER:
+        latest = max(operation.began, min(latest, first_read))
+        return entry._replace(part=Part.ACTIVE, latest=latest)
+    return entry._replace(part=Part.DOUBTFUL, alike=request)
