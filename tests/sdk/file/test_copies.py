@@ -280,14 +280,17 @@ def test_sources_need_a_token_or_the_key_of_their_account(
 ) -> None:
     token = share_token(share, permission="rwcdl")
     holder = sas_client(share, token).get_file_client("copy")
-    with refused(404, "ResourceNotFound"):
+    with refused(401, "CannotVerifyCopySource"):
         holder.start_copy_from_url(source.url)
     assert holder.start_copy_from_url(signed(source))["copy_status"] == "success"
     assert holder.get_file_properties().copy.source == source.url
     second = file_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]).create_share(unique("share"))
     elsewhere = second.get_file_client("copy")
-    with refused(404, "CannotVerifyCopySource") as error:
+    with refused(401, "CannotVerifyCopySource"):
         elsewhere.start_copy_from_url(source.url)
+    older = with_headers(**{"x-ms-version": "2021-06-08"})
+    with refused(404, "CannotVerifyCopySource") as error:
+        elsewhere.start_copy_from_url(source.url, raw_request_hook=older)
     assert error.message.startswith("The specified resource does not exist.")
     assert elsewhere.start_copy_from_url(signed(source))["copy_status"] == "success"
     assert elsewhere.download_file().readall() == LARGE
@@ -452,9 +455,9 @@ def test_files_need_a_token_to_be_copied_to_blobs(
 ) -> None:
     file = put(share, "source", b"private")
     blob = container.get_blob_client(unique())
-    with refused(404, "CannotVerifyCopySource"):
+    with refused(401, "CannotVerifyCopySource"):
         blob.start_copy_from_url(file.url)
-    with refused(404, "CannotVerifyCopySource"):
+    with refused(401, "CannotVerifyCopySource"):
         blob.stage_block_from_url("block", file.url)
     with refused(409, "InvalidSourceBlobUrl"):
         blob.start_copy_from_url(signed(file), incremental_copy=True)

@@ -28,6 +28,11 @@ def source(share: ShareClient) -> ShareFileClient:
 
 
 @pytest.fixture
+def url(source: ShareFileClient) -> str:
+    return signed(source)
+
+
+@pytest.fixture
 def file(share: ShareClient) -> ShareFileClient:
     created = share.get_file_client("file")
     created.create_file(8 * MIB)
@@ -79,48 +84,46 @@ def test_ranges_from_another_server(own: Server, origin: Origin) -> None:
         write(file, origin.url("missing"), length)
 
 
-def test_the_write_time_is_preserved(source: ShareFileClient, file: ShareFileClient) -> None:
+def test_the_write_time_is_preserved(url: str, file: ShareFileClient) -> None:
     before = shown_headers(file)
-    answer = write(file, signed(source), 10, file_last_write_mode="preserve")
+    answer = write(file, url, 10, file_last_write_mode="preserve")
     after = shown_headers(file)
     assert answer.headers[WRITTEN] == after[WRITTEN] == before[WRITTEN]
     assert after["x-ms-file-change-time"] > before["x-ms-file-change-time"]
-    write(file, signed(source), 10, file_last_write_mode="now")
+    write(file, url, 10, file_last_write_mode="now")
     assert shown_headers(file)[WRITTEN] > before[WRITTEN]
     hook = with_headers(**{"x-ms-version": "2021-02-12"})
-    assert WRITTEN not in write(file, signed(source), 10, raw_request_hook=hook).headers
+    assert WRITTEN not in write(file, url, 10, raw_request_hook=hook).headers
 
 
 @pytest.mark.parametrize("length", [1_000, 2 * MIB])
-def test_checksums_of_the_source(
-    source: ShareFileClient, file: ShareFileClient, length: int
-) -> None:
+def test_checksums_of_the_source(url: str, file: ShareFileClient, length: int) -> None:
     right = bytearray(crc64nvme((LARGE * 3)[5 : 5 + length]).to_bytes(8, "little"))
     wrong = bytearray(8)
-    write(file, signed(source), length, source_content_crc64=right)
+    write(file, url, length, source_content_crc64=right)
     with refused(400, "Crc64Mismatch"):
-        write(file, signed(source), length, source_content_crc64=wrong)
-    write(file, signed(source), length, source_if_match_crc64=right)
+        write(file, url, length, source_content_crc64=wrong)
+    write(file, url, length, source_if_match_crc64=right)
     with refused(412, "SourceConditionNotMet"):
-        write(file, signed(source), length, source_if_match_crc64=wrong)
-    write(file, signed(source), length, source_if_none_match_crc64=wrong)
+        write(file, url, length, source_if_match_crc64=wrong)
+    write(file, url, length, source_if_none_match_crc64=wrong)
     before = shown_headers(file)["etag"]
     with refused(412, "SourceConditionNotMet"):
-        write(file, signed(source), length, source_if_none_match_crc64=right)
+        write(file, url, length, source_if_none_match_crc64=right)
     assert shown_headers(file)["etag"] == before
 
 
-def test_leased_files(source: ShareFileClient, file: ShareFileClient) -> None:
+def test_leased_files(url: str, file: ShareFileClient) -> None:
     lease = file.acquire_lease()
     with refused(412, "LeaseIdMissing"):
-        write(file, signed(source), 10)
-    write(file, signed(source), 10, lease=lease)
+        write(file, url, 10)
+    write(file, url, 10, lease=lease)
 
 
-def test_bad_requests(source: ShareFileClient, file: ShareFileClient) -> None:
+def test_bad_requests(url: str, file: ShareFileClient) -> None:
     def code(status: int, code: str, length: int = 10, **headers: str) -> None:
         with refused(status, code):
-            write(file, signed(source), length, raw_request_hook=with_headers(**headers))
+            write(file, url, length, raw_request_hook=with_headers(**headers))
 
     code(413, "RequestBodyTooLarge", 4 * MIB + 1)
     code(416, "InvalidRange", x_ms_range="bytes=8388600-8388609")
@@ -150,11 +153,13 @@ def test_access(
     with refused(403, "CannotVerifyCopySource") as error:
         write(file, f"{source.url}?{share_token(share)}A", 10)
     assert error.message.startswith("Server failed to authenticate the request. Make sure")
-    with refused(401, "CannotVerifyCopySource"):
-        # The key that signs the request does not count for the source, unlike in Copy File.
-        write(file, source.url, 10)
     missing = share.get_file_client("missing")
     with refused(404, "CannotVerifyCopySource"):
         write(file, signed(missing), 10)
     with refused(404, "ResourceNotFound"):
         write(missing, signed(source), 10)
+    answer = ResponseRecorder()
+    with refused(401, "CannotVerifyCopySource"):
+        write(file, source.url, 10, raw_response_hook=answer)
+    assert answer.headers["x-ms-copy-source-status-code"] == "401"
+    assert answer.headers["x-ms-copy-source-error-code"] == "NoAuthenticationInformation"

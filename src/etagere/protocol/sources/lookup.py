@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from etagere.auth.bearer import CHALLENGED_SINCE
 from etagere.auth.permissions import (
     READ_BLOB,
     READ_FILE,
@@ -207,8 +208,11 @@ def authorize_file(
     """Authorizes the read of a file. `asking` is the request that the caller could have sent."""
     components = file_decode.components(asking, SOURCE_TRAILING_DOT)
     ref = file_decode.share_ref(asking)
-    if not components or isinstance(principal, Anonymous):
-        # Files are never public.
+    if isinstance(principal, Anonymous):
+        # Files are never public. Before there were bearer tokens for them, they looked absent.
+        is_challenged = exchange.version >= CHALLENGED_SINCE["file"]
+        raise Refused(refuse_anonymous(exchange.version if is_challenged else ""))
+    if not components:
         raise Refused(Refusal("ResourceNotFound"))
     target = file_decode.target(asking, SOURCE_TRAILING_DOT)
     unwrap(authorize(principal, "file", READ_FILE, target, version=exchange.version))
