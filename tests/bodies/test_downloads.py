@@ -97,8 +97,9 @@ def descriptors(pid: int) -> int:
 
 
 def front_end(server: Server) -> int:
-    """Returns the process that has segments open: not the writer."""
-    return max(server.children())
+    """Returns the process that serves blobs, which is started after the writer and before the one
+    that serves files."""
+    return sorted(server.children())[1]
 
 
 def test_a_body_in_more_segments_than_descriptors(spread: Path) -> None:
