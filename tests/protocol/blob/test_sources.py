@@ -123,6 +123,7 @@ def test_addresses_are_shown_without_secrets(query: str, shown: str) -> None:
         ("http://one.blob.storage.example/", "two.blob.storage.example", "blob"),
         ("http://storage.example:8080/a", "storage.example", None),
         ("http://one.file.storage.example/", "two.blob.storage.example", "file"),
+        ("http://one.file.storage.example:10000/", "two.blob.storage.example:10000", "file"),
         ("http://storage.example:10003/", "storage.example:10000", "file"),
         ("http://other.example:10003/", "storage.example:10000", None),
         ("http://storage.example./a", "storage.example", "blob"),

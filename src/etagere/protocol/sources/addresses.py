@@ -82,20 +82,22 @@ def service_here(
 
     `host` is the header of a request to `service`, and `ports` are those of all services. The URL
     is on this server if it names the host of the request, or this machine, and a port of the
-    server. The name of an account and a service may precede the host. Where all services have one
-    port, as behind a proxy, they determine the service.
+    server. The name of an account and a service may precede the host. They determine the service if
+    the URL has the port of the request: behind a proxy, all services may have one port, which may
+    also be that of one service.
     """
     base, named = _split_host(source.host)
     found = _HOST.fullmatch(host.lower())
     asked = None if found is None else _split_host(found["host"].strip("[]"))[0]
+    if found is not None and base == asked:
+        asked_port = int(found["port"]) if found["port"] else _DEFAULT_PORTS[scheme]
+        if source.port == asked_port:
+            return named or service
     if base in _LOOPBACK or base == asked:
         for one, port in ports.items():
             if source.port == port:
                 return one if one in SOURCE_SERVICES else None
-    if found is None or base != asked:
-        return None
-    asked_port = int(found["port"]) if found["port"] else _DEFAULT_PORTS[scheme]
-    return (named or service) if source.port == asked_port else None
+    return None
 
 
 def _split_host(host: str) -> tuple[str, str | None]:
