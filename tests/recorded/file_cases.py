@@ -51,6 +51,7 @@ from tests.recorded.file_requests import (
     leased,
     list_ranges,
     private,
+    private_blob,
     put,
     put_range,
     put_range_from,
@@ -294,7 +295,7 @@ for _kind, _operation, _with_source in (
     def over_file(
         context: CaseContext, kind: str = _kind, attributes: str = "none", lease_it: bool = False
     ) -> str:
-        path = put(context, x_ms_file_attributes=attributes)
+        path = put(context, content=b"", x_ms_file_attributes=attributes)
         (put if kind == "file" else directory)(context, "source")
         return lease(context, path) if lease_it else path
 
@@ -502,9 +503,9 @@ add("File_UploadRangeFromUrl", 412, put_range_from, with_source(leased_sectors),
 
 
 @FILE.case("File_UploadRangeFromUrl", 401, "CannotVerifyCopySource", versions=RENAMES)
-def put_from_private(context: CaseContext) -> Request:
+def put_from_private_blob(context: CaseContext) -> Request:
     path = sectors(context)
-    return put_range_from(context, path, {"x-ms-copy-source": private(context)})
+    return put_range_from(context, path, {"x-ms-copy-source": private_blob(context)})
 
 
 @FILE.case("File_UploadRangeFromUrl", 403, "CannotVerifyCopySource")

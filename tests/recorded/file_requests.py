@@ -177,6 +177,14 @@ def private(context: CaseContext) -> str:
     return f"{HERE}/{SECOND_ACCOUNT}/{elsewhere.name}/file"
 
 
+def private_blob(context: CaseContext) -> str:
+    """Returns the URL of a blob, without a token."""
+    blobs = CaseContext(context.target, "blob", "2021-08-06")
+    blobs.do("PUT", blobs.name, {"restype": "container"})
+    blobs.do("PUT", f"{blobs.name}/blob", {}, {"x-ms-blob-type": "BlockBlob"}, SECTORS)
+    return f"{context.target.server.url('blob')}/{blobs.name}/blob"
+
+
 def copied(context: CaseContext) -> str:
     path = with_source(put)(context)
     context.do("PUT", path, {}, {"x-ms-copy-source": address(context)})

@@ -50,20 +50,20 @@ _MULTICHANNEL: Final = (
 )
 
 
-def set_service(*parts: str) -> None:
+def set_service(*parts: str, versions: tuple[str, ...] = ()) -> None:
     def make(context: CaseContext) -> Request:
         usual = properties("<Cors />")
         context.afterwards.append(context.request("PUT", "", _SERVICE, XML, usual))
         return context.request("PUT", "", _SERVICE, XML, properties(*parts))
 
     name = re.sub(r"<|>.*", "", "".join(parts)) or "empty"
-    FILE.add("Service_SetProperties", 202, make=make, name=name)
+    FILE.add("Service_SetProperties", 202, make=make, name=name, versions=versions)
 
 
 set_service(metrics("HourMetrics"))
 set_service(metrics("MinuteMetrics"))
 set_service("<Cors>", CORS_RULE, "</Cors>")
-set_service(_MULTICHANNEL)
+set_service(_MULTICHANNEL, versions=("2020-02-10", "2021-06-08"))
 
 
 @FILE.case("Service_SetProperties", 400, "InvalidXmlDocument")
@@ -77,7 +77,7 @@ def get_service(context: CaseContext) -> Request:
     return context.request("GET", "", _SERVICE)
 
 
-@FILE.case("Service_GetProperties", 200, name="all set", share=1, cors=False)
+@FILE.case("Service_GetProperties", 200, name="all set", share=1, cors=False, versions=NEWER)
 def get_full_service(context: CaseContext) -> Request:
     body = properties(metrics("HourMetrics"), metrics("MinuteMetrics"), _MULTICHANNEL)
     context.do("PUT", "", _SERVICE, XML, body)
