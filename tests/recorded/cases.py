@@ -78,7 +78,7 @@ class CaseContext:
         """The name of a container, a queue or a table."""
         self.afterwards: list[Request] = []
         """Sent after the comparison."""
-        self._sign = signer(service, account)
+        self.sign = signer(service, account)
         self._asked = service
 
     def request(
@@ -105,7 +105,7 @@ class CaseContext:
         return self.do_request(self.request(*arguments, **options))
 
     def do_request(self, request: Request) -> Answer:
-        answer = self.ask(self._sign(request))
+        answer = self.ask(self.sign(request))
         assert answer.status < 300, (request, answer)
         return answer
 
