@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
+from etagere.rules.opens import Access
 from tests.probes.client import (
     Answer,
     Client,
@@ -20,34 +21,43 @@ from tests.probes.client import (
     shared_key,
     table_shared_key,
 )
+from tests.sdk.file.front_end import FileFrontEnd
 from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server
 
 VERSIONS: Final = {
     "blob": ("2019-02-02", "2021-08-06"),
     "queue": ("2018-03-28", "2021-02-12"),
     "table": ("2019-02-02",),
+    "file": ("2019-02-02", "2021-06-08"),
 }
 """The versions of most of the recorded requests."""
+
+OPENS: Final = "opens"
+"""The front end of the file service that has open files."""
 
 _numbers = itertools.count(1)
 
 
 class Target:
-    """A server with two accounts, and connections to it, one per thread and service."""
+    """A server with two accounts, and connections to it, one per thread and endpoint."""
 
-    def __init__(self, server: Server, endless: str) -> None:
-        """`endless` is the address of what can be copied for ever."""
+    def __init__(self, server: Server, endless: str, front_end: FileFrontEnd) -> None:
+        """`endless` is the address of what can be copied for ever; `front_end` serves the files of
+        the server, and clients have them open there."""
         self.server = server
         self.endless = endless
+        self.front_end = front_end
+        self._endpoints = {**server.endpoints, OPENS: front_end.url}
         self._of_thread = threading.local()
         self._clients: list[Client] = []
 
-    def client(self, service: str) -> Client:
+    def client(self, endpoint: str) -> Client:
+        """Returns a connection to a service, or to the front end that knows the open files."""
         known: dict[str, Client] = self._of_thread.__dict__
-        if service not in known:
-            known[service] = Client(self.server.endpoints[service])
-            self._clients.append(known[service])
-        return known[service]
+        if endpoint not in known:
+            known[endpoint] = Client(self._endpoints[endpoint])
+            self._clients.append(known[endpoint])
+        return known[endpoint]
 
     def close(self) -> None:
         for client in self._clients:
@@ -68,7 +78,8 @@ class CaseContext:
         """The name of a container, a queue or a table."""
         self.afterwards: list[Request] = []
         """Sent after the comparison."""
-        self._sign = signer(service, account)
+        self.sign = signer(service, account)
+        self._asked = service
 
     def request(
         self,
@@ -94,12 +105,26 @@ class CaseContext:
         return self.do_request(self.request(*arguments, **options))
 
     def do_request(self, request: Request) -> Answer:
-        answer = self.ask(self._sign(request))
+        answer = self.ask(self.sign(request))
         assert answer.status < 300, (request, answer)
         return answer
 
     def ask(self, request: Request) -> Answer:
-        return self.target.client(self.service).ask(request)
+        return self.target.client(self._asked).ask(request)
+
+    # Open files
+
+    def use_opens(self) -> None:
+        """Sends the requests from now on to the front end that knows what is open."""
+        self._asked = OPENS
+
+    def open(self, path: str, access: Access = Access.READ) -> None:
+        """Opens a file or directory of the share, as an SMB client does."""
+        self.target.front_end.open(self.name, path, access)
+
+    def close_opens(self) -> None:
+        if self._asked == OPENS:
+            self.target.front_end.close_all(self.name)
 
 
 def other_account(context: CaseContext) -> CaseContext:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from tests.probes.client import Answer, Request
 
 DATA: Final = Path(__file__).parents[1] / "data"
-SERVICES: Final = ("blob", "queue", "table")
+SERVICES: Final = ("blob", "queue", "table", "file")
 
 
 @dataclass(frozen=True)
@@ -179,6 +179,7 @@ _FORMS: Final = {
     "<base64-16>": "[A-Za-z0-9+/]{22}==",
     "<base64-32>": "[A-Za-z0-9+/]{43}=",
     "<text>": "(?s:.*)",
+    "<u64>": "[0-9]{1,20}",
     "<url>": "https?://.*",
     "<x-ms-version>": _DAY,
 }

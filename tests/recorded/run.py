@@ -12,41 +12,40 @@ from typing import Final
 
 from tests.probes.blob.endless_source import endless_source
 from tests.probes.client import Answer, NotHttp
-from tests.recorded import blob_cases  # noqa: F401 — adds its cases to BLOB
+from tests.recorded import blob_cases, file_cases  # noqa: F401 — they add their cases
 from tests.recorded.blob_refusals import NOT_COMPARED as NOT_COMPARED_OF_BLOB
 from tests.recorded.blob_requests import BLOB
 from tests.recorded.cases import VERSIONS, Case, CaseContext, Target, signer
 from tests.recorded.compare import Difference, Expected, differences
 from tests.recorded.digest import SERVICES, Recorded, digest
+from tests.recorded.file_requests import FILE
 from tests.recorded.queue_cases import NOT_COMPARED as NOT_COMPARED_OF_QUEUE
 from tests.recorded.queue_cases import QUEUE, properties
+from tests.recorded.share_cases import NOT_COMPARED as NOT_COMPARED_OF_FILE
 from tests.recorded.table_cases import NOT_COMPARED as NOT_COMPARED_OF_TABLE
 from tests.recorded.table_cases import TABLE
+from tests.sdk.file.front_end import file_front_end
 from tests.server import SECOND_ACCOUNT, SECOND_KEYS
 from tests.server import served as serving
 
-CASES: Final = {"blob": BLOB.cases, "queue": QUEUE.cases, "table": TABLE.cases}
+CASES: Final = {
+    "blob": BLOB.cases,
+    "queue": QUEUE.cases,
+    "table": TABLE.cases,
+    "file": FILE.cases,
+}
 NOT_COMPARED: Final = {
     "blob": NOT_COMPARED_OF_BLOB,
     "queue": NOT_COMPARED_OF_QUEUE,
     "table": NOT_COMPARED_OF_TABLE,
+    "file": NOT_COMPARED_OF_FILE,
 }
 THREADS: Final = 6
 _WHOLE_SERVICE: Final = {"Service_SetProperties", "Service_GetProperties"}
 ORIGIN: Final = "https://www.example.com"
 _METHODS: Final = {ORIGIN: "GET,PUT", "*": "DELETE,GET,HEAD,MERGE,POST,OPTIONS,PUT,PATCH"}
-_RULES: Final = {
-    "": properties("<Cors />"),
-    **{
-        origin: properties(
-            f"<Cors><CorsRule><AllowedOrigins>{origin}</AllowedOrigins>"
-            f"<AllowedMethods>{methods}</AllowedMethods><AllowedHeaders>*</AllowedHeaders>"
-            "<ExposedHeaders>*</ExposedHeaders><MaxAgeInSeconds>60</MaxAgeInSeconds>"
-            "</CorsRule></Cors>"
-        )
-        for origin, methods in _METHODS.items()
-    },
-}
+_EXPOSED: Final = {"file": "x-ms-meta*"}
+"""The headers that the rules of a service expose, if not all."""
 # Headers of unsupported features: responses with one of them are left out.
 _NOT_SERVED: Final = (
     "x-ms-encryption-key-sha256",
@@ -105,7 +104,8 @@ def target(directory: Path) -> Iterator[Target]:
         endless = stack.enter_context(endless_source())
         flags = ("--account", account, "--copy-source", endless)
         server = stack.enter_context(serving(directory, *flags))
-        target = Target(server, f"http://{endless}/")
+        front_end = stack.enter_context(file_front_end(server))
+        target = Target(server, f"http://{endless}/", front_end)
         stack.callback(target.close)
         yield target
 
@@ -132,7 +132,20 @@ def run(target: Target, services: tuple[str, ...] = SERVICES) -> list[Result]:
 def _set_rules(target: Target, service: str, cors: str) -> None:
     context = CaseContext(target, service, VERSIONS[service][-1])
     query = {"restype": "service", "comp": "properties"}
-    context.do("PUT", "", query, {"Content-Type": "application/xml"}, _RULES[cors])
+    headers = {"Content-Type": "application/xml"}
+    context.do("PUT", "", query, headers, _rules(cors, _EXPOSED.get(service, "*")))
+
+
+def _rules(origin: str, exposed: str) -> str:
+    """Returns service properties with a CORS rule, or without one if no origin is given."""
+    if not origin:
+        return properties("<Cors />")
+    return properties(
+        f"<Cors><CorsRule><AllowedOrigins>{origin}</AllowedOrigins>"
+        f"<AllowedMethods>{_METHODS[origin]}</AllowedMethods><AllowedHeaders>*</AllowedHeaders>"
+        f"<ExposedHeaders>{exposed}</ExposedHeaders><MaxAgeInSeconds>60</MaxAgeInSeconds>"
+        "</CorsRule></Cors>"
+    )
 
 
 def _run(target: Target, case: Case, cors: str) -> list[Result]:
@@ -149,6 +162,7 @@ def _run(target: Target, case: Case, cors: str) -> list[Result]:
         differences = tuple(dict.fromkeys(_compared(context, case, recorded, cors)))
         for request in context.afterwards:
             context.ask(signer(case.service)(request))
+        context.close_opens()
         weight = _weight(case, recorded, cors) / len(versions)
         results.append(Result(case, version, cors, weight, differences))
     return results

@@ -15,12 +15,20 @@ from etagere.model.shares import (
 from etagere.rules.shares import (
     ProvisionedPerformance,
     changed_settings,
+    default_settings,
     parse_share_tier,
     provisioned_performance,
 )
 
 SMB = ShareSettings()
-NFS = ShareSettings(protocol=ShareProtocol.NFS)
+NFS = default_settings(ShareProtocol.NFS)
+
+
+def test_new_shares_for_nfs_are_premium() -> None:
+    assert (NFS.tier, NFS.quota_gib) == ("Premium", 100)
+    smb = default_settings(ShareProtocol.SMB)
+    assert (smb.tier, smb.quota_gib, smb.protocol_named) == ("TransactionOptimized", 5_120, True)
+    assert default_settings(None) == SMB
 
 
 def test_what_a_change_omits_stays() -> None:
@@ -94,9 +102,9 @@ def test_performance_of_a_standard_share_is_what_was_provisioned() -> None:
     ("quota", "expected"),
     [
         # As the service answers for 100 GiB.
-        (100, (3_100, 110, 44, 66)),
-        (1, (3_001, 102, 41, 61)),
-        (102_400, (102_400, 10_340, 4_136, 6_204)),
+        (100, (3_100, 110, 110, 110)),
+        (1, (3_001, 102, 102, 102)),
+        (102_400, (102_400, 10_340, 10_340, 10_340)),
     ],
 )
 def test_performance_of_a_premium_share_follows_from_its_quota(

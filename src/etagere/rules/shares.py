@@ -27,6 +27,18 @@ PREMIUM: Final = "Premium"
 _TIERS: Final = {tier.lower(): tier for tier in ("TransactionOptimized", "Hot", "Cool", PREMIUM)}
 
 
+_PREMIUM_QUOTA_GIB: Final = 100
+"""The quota of new premium shares, unless clients set another one."""
+
+
+def default_settings(named: ShareProtocol | None) -> ShareSettings:
+    """Returns the settings of a new share for which the client has named a protocol, or None. Only
+    premium shares can be mounted with NFS."""
+    if named is ShareProtocol.NFS:
+        return ShareSettings(_PREMIUM_QUOTA_GIB, PREMIUM, named, protocol_named=True)
+    return ShareSettings(protocol_named=named is not None)
+
+
 def parse_share_tier(written: str) -> str | None:
     """Returns the access tier of this name; None if there is none."""
     return _TIERS.get(written.lower())
@@ -88,14 +100,15 @@ def provisioned_performance(settings: ShareSettings) -> ProvisionedPerformance:
         burst_credits = (burst_iops - iops) * _BURST_SECONDS
     if settings.tier != PREMIUM:
         return ProvisionedPerformance(iops, bandwidth, None, None, burst_iops, burst_credits)
-    # 0.04 and 0.06 MiB/s per GiB, rounded up.
-    ingress, egress = -(-settings.quota_gib // 25), -(-3 * settings.quota_gib // 50)
     if iops is None:
         iops = min(3_000 + settings.quota_gib, IOPS_MAX)
     if bandwidth is None:
+        # 0.04 MiB/s per GiB to write and 0.06 to read, each rounded up.
+        ingress, egress = -(-settings.quota_gib // 25), -(-3 * settings.quota_gib // 50)
         bandwidth = min(100 + ingress + egress, BANDWIDTH_MIBPS_MAX)
+    # All of the bandwidth can be used in either direction.
     return ProvisionedPerformance(
-        iops, bandwidth, 40 + ingress, 60 + egress, burst_iops, burst_credits
+        iops, bandwidth, bandwidth, bandwidth, burst_iops, burst_credits
     )
 
 

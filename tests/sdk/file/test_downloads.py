@@ -234,7 +234,7 @@ def test_leases(file: ShareFileClient) -> None:
     assert (answer.status, answer.code) == (412, "LeaseIdMismatchWithFileOperation")
 
 
-@pytest.mark.parametrize(("version", "has_lease"), [("2019-02-02", False), ("2019-07-07", True)])
+@pytest.mark.parametrize(("version", "has_lease"), [("2018-11-09", False), ("2019-02-02", True)])
 def test_headers_depend_on_the_version(
     file: ShareFileClient, version: str, has_lease: bool
 ) -> None:

@@ -272,7 +272,7 @@ def test_leases_are_shown_from_their_version_on(share: ShareClient) -> None:
     file = share.get_file_client("Report")
     file.create_file(5)
     answer = ResponseRecorder()
-    for version, shown in (("2019-02-02", False), ("2019-07-07", True)):
+    for version, shown in (("2018-11-09", False), ("2019-02-02", True)):
         old = with_headers(x_ms_version=version)
         file.get_file_properties(raw_request_hook=old, raw_response_hook=answer)
         assert ("x-ms-lease-state" in answer.headers) is shown, version

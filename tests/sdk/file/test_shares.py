@@ -163,7 +163,7 @@ def test_premium_shares(files: ShareServiceClient) -> None:
     for each in (shown, row):
         assert (each.access_tier, each.quota) == ("Premium", 100)
         assert (each.provisioned_iops, each.provisioned_bandwidth) == (3_100, 110)
-        assert (each.provisioned_ingress_mbps, each.provisioned_egress_mbps) == (44, 66)
+        assert (each.provisioned_ingress_mbps, each.provisioned_egress_mbps) == (110, 110)
         assert each.next_allowed_quota_downgrade_time is not None
     assert "x-ms-access-tier-change-time" not in answer.headers
     share.delete_share()

@@ -29,7 +29,13 @@ from etagere.protocol.rest.requests import (
     text_parameter,
 )
 from etagere.rules.file_names import check_share_name
-from etagere.rules.shares import QUOTA_GIB_MAX, QUOTA_GIB_MIN, changed_settings, parse_share_tier
+from etagere.rules.shares import (
+    QUOTA_GIB_MAX,
+    QUOTA_GIB_MIN,
+    changed_settings,
+    default_settings,
+    parse_share_tier,
+)
 
 DETAILS: Final = frozenset({"snapshots", "metadata", "deleted"})
 
@@ -46,14 +52,12 @@ _PLACE: Final = re.compile(r"([a-z0-9-]{3,63})/([0-9]{1,18})/([0-9]{1,19})")
 
 def settings_of_new(exchange: Exchange) -> ShareSettings:
     written = exchange.header("x-ms-enabled-protocols")
-    protocol = ShareProtocol.SMB
+    protocol = None
     if written:
-        named = _PROTOCOLS.get(written.lower())
-        if named is None:
+        protocol = _PROTOCOLS.get(written.lower())
+        if protocol is None:
             raise invalid_header("x-ms-enabled-protocols", written)
-        protocol = named
-    defaults = ShareSettings(protocol=protocol, protocol_named=bool(written))
-    return unwrap(changed_settings(defaults, settings_change(exchange)))
+    return unwrap(changed_settings(default_settings(protocol), settings_change(exchange)))
 
 
 def settings_change(exchange: Exchange) -> ShareSettingsChange:

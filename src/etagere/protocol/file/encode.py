@@ -31,7 +31,7 @@ ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"true")
 _STORED_ENCRYPTED: Final = (b"x-ms-server-encrypted", b"true")
 """In responses to requests that read."""
 _IS_FILE: Final = (b"x-ms-type", b"File")
-_LEASES_SHOWN_SINCE: Final = "2019-07-07"
+_LEASES_SHOWN_SINCE: Final = "2019-02-02"
 """The first version in which files have leases."""
 
 

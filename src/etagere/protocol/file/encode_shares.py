@@ -16,11 +16,13 @@ from etagere.protocol.rest.requests import endpoint
 from etagere.protocol.rest.responses import Headers, http_date, stamp_headers
 from etagere.rules.conditions import format_etag
 from etagere.rules.dates import format_instant
-from etagere.rules.leases import report
+from etagere.rules.leases import LeaseReport, report
 from etagere.rules.shares import PREMIUM, provisioned_performance
 
 _TIERS_SINCE: Final = "2019-12-12"
 _LEASES_SINCE: Final = "2020-02-10"
+_SNAPSHOT_DIRECTORY_SINCE: Final = "2023-08-03"
+"""The first version that shows whether clients see snapshots as directories of an NFS share."""
 _DAY_TICKS: Final = 24 * 3_600 * TICKS_PER_SECOND
 
 # Settings have a header and, in listings, an element.
@@ -31,7 +33,7 @@ _ENCRYPTION_SCOPE: Final = (
 )
 
 
-def _settings(share: Share, version: str) -> Iterator[_Setting]:
+def _settings(share: Share, version: str, *, with_tier: bool = True) -> Iterator[_Setting]:
     """Yields header, element and value of each setting that is shown, in the order of the elements.
 
     Shares show the settings of a standard account, and in addition those that were set.
@@ -43,12 +45,13 @@ def _settings(share: Share, version: str) -> Iterator[_Setting]:
         yield "x-ms-enabled-protocols", "EnabledProtocols", settings.protocol.value
     if is_nfs:
         yield "x-ms-root-squash", "RootSquash", settings.root_squash.value
+    if is_nfs and version >= _SNAPSHOT_DIRECTORY_SINCE:
         yield (
             "x-ms-enable-snapshot-virtual-directory-access",
             "EnableSnapshotVirtualDirectoryAccess",
             _word(settings.snapshot_virtual_directory),
         )
-    if version >= _TIERS_SINCE:
+    if with_tier and version >= _TIERS_SINCE:
         yield "x-ms-access-tier", "AccessTier", settings.tier
         if settings.tier != PREMIUM:
             changed = http_date(share.tier_changed or share.created)
@@ -171,6 +174,9 @@ def shares_end(following: ShareRow | None) -> str:
     return f"</Shares>{xml.element('NextMarker', marker)}</EnumerationResults>"
 
 
+_BROKEN: Final = LeaseReport("broken", "unlocked", None)
+
+
 def share_rows(rows: Sequence[ShareRow], now: int, *, include: set[str], version: str) -> list[str]:
     with_metadata = "metadata" in include
     return [
@@ -196,12 +202,15 @@ def _properties(row: ShareRow, now: int, version: str) -> str:
         f"<Etag>{xml.escape(format_etag(share.stamp))}</Etag>"
     ]
     if version >= _LEASES_SINCE:
-        lease = report(share.lease, now)
+        # Deleting a share breaks its lease.
+        lease = report(share.lease, now) if row.deleted is None else _BROKEN
         parts.append(f"<LeaseStatus>{lease.status}</LeaseStatus>")
         parts.append(f"<LeaseState>{lease.state}</LeaseState>")
         if lease.duration:
             parts.append(f"<LeaseDuration>{lease.duration}</LeaseDuration>")
-    parts += [f"<{element}>{value}</{element}>" for _, element, value in _settings(share, version)]
+    # Listings show the tier of a share only once, not in the rows of its snapshots.
+    settings = _settings(share, version, with_tier=row.snapshot == NO_SNAPSHOT)
+    parts += [f"<{element}>{value}</{element}>" for _, element, value in settings]
     if version >= _TIERS_SINCE:
         parts.append(_ENCRYPTION_SCOPE)
     if row.deleted is not None:
