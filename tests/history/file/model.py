@@ -1,4 +1,9 @@
-"""Shares as the search for an order uses them: the tree as it is, and in snapshots."""
+"""Shares as the search for an order uses them: the tree, and the names of its snapshots.
+
+What a snapshot shows does not change. So it is enough to compare the tree, at the moment at which
+the snapshot is taken, with everything that reads of the snapshot have ever shown. States that
+contained the trees of snapshots would be far too many.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +16,19 @@ from tests.history import linearizability
 from tests.history.configurations import Part
 from tests.history.events import NEVER, Refused, ServerKill, Unknown, latest_moment
 from tests.history.file.events import READS, Done, FileSeen, Operation, Request, Verb
-from tests.history.file.tree_model import File, Tree, apply, missing, names_in, without_leases
+from tests.history.file.tree_model import File, Tree, apply, missing, names_in
 
 NOTHING_CHANGED: Final = frozenset({"ServerBusy", "ShareSnapshotCountExceeded"})
 """Errors that are right in every state. Snapshots whose answer was lost count too."""
+NO_SNAPSHOT: Final = "ShareSnapshotNotFound"
 UNSEEN: Final = "unseen"
 """The name of all tokens on which no outcome depends."""
 
 
 class State(NamedTuple):
     tree: Tree = ()
-    snapshots: tuple[tuple[str, Tree], ...] = ()
+    snapshots: tuple[str, ...] = ()
+    """Those that exist."""
 
 
 class SearchEntry(NamedTuple):
@@ -44,58 +51,85 @@ class ShareModel(linearizability.Model[State, SearchEntry]):
 
     def __init__(self, entries: Sequence[SearchEntry]) -> None:
         self._entries = entries
+        self._shown: dict[str, list[SearchEntry]] = {}
+        """The reads of each snapshot that show its tree."""
+        for entry in entries:
+            request = entry.request
+            if request.verb in READS and request.snapshot and _shows_tree(entry):
+                self._shown.setdefault(request.snapshot, []).append(entry)
 
     def step(self, state: State, entry: SearchEntry, until: int) -> Iterator[State]:
         del until
         if entry.refusal in NOTHING_CHANGED:
             yield state
             return
-        outcome = entry.operation.outcome
-        after = carry_out(state, entry.request, outcome if isinstance(outcome, Done) else Done())
-        if isinstance(after, str):
-            if after == entry.refusal:
+        request = entry.request
+        if request.verb is Verb.SNAPSHOT:
+            name = _snapshot_of(entry)
+            tree = state.tree
+            if all(_explains(read(tree, each.request), each) for each in self._shown.get(name, ())):
+                yield state._replace(snapshots=tuple(sorted((*state.snapshots, name))))
+        elif request.snapshot:
+            yield from _with_snapshot(state, entry)
+        elif request.verb in READS:
+            if _explains(read(state.tree, request), entry):
                 yield state
-        elif entry.refusal is None and after is not None:
-            yield after
+        else:
+            after = apply(state.tree, request)
+            if isinstance(after, str):
+                if after == entry.refusal:
+                    yield state
+            elif entry.refusal is None:
+                yield state._replace(tree=after)
 
     def last_uses(self) -> dict[str, int]:
         """Returns the names of snapshots, with the time of the last request for each."""
         uses: dict[str, int] = {}
         for entry in self._entries:
-            outcome = entry.operation.outcome
-            taken = outcome.snapshot if isinstance(outcome, Done) else ""
-            for name in filter(None, (entry.request.snapshot, taken)):
+            for name in filter(None, (entry.request.snapshot, _snapshot_of(entry))):
                 uses[name] = max(entry.latest, uses.get(name, 0))
         return uses
 
     def forget(self, state: State, names: Collection[str]) -> State:
-        left = tuple(each for each in state.snapshots if each[0] not in names)
+        left = tuple(each for each in state.snapshots if each not in names)
         return state._replace(snapshots=left)
 
 
-def carry_out(state: State, request: Request, done: Done) -> State | str | None:
-    """Returns the state after a request, or the code of its refusal, or None if its answer does not
-    show this state."""
-    if request.verb is Verb.SNAPSHOT:
-        taken = (done.snapshot, without_leases(state.tree))
-        return state._replace(snapshots=tuple(sorted((*state.snapshots, taken))))
-    if request.snapshot and request.snapshot not in dict(state.snapshots):
-        return "ShareSnapshotNotFound"
-    if request.verb is Verb.DELETE_SNAPSHOT:
-        left = tuple(each for each in state.snapshots if each[0] != request.snapshot)
-        return state._replace(snapshots=left)
-    if request.verb in READS:
-        tree = dict(state.snapshots)[request.snapshot] if request.snapshot else state.tree
-        shown = read(tree, request)
-        if isinstance(shown, str):
-            return shown
-        return state if shown == (done.file, done.names) else None
-    tree_after = apply(state.tree, request)
-    return tree_after if isinstance(tree_after, str) else state._replace(tree=tree_after)
+def _snapshot_of(entry: SearchEntry) -> str:
+    """Returns the name of the snapshot that an operation took."""
+    outcome = entry.operation.outcome
+    return outcome.snapshot if isinstance(outcome, Done) else ""
 
 
-def read(tree: Tree, request: Request) -> tuple[FileSeen | None, tuple[str, ...]] | str:
-    """Returns what a read shows: a file, or the names in a directory; or the error code."""
+def _shows_tree(entry: SearchEntry) -> bool:
+    return entry.refusal != NO_SNAPSHOT and entry.refusal not in NOTHING_CHANGED
+
+
+def _with_snapshot(state: State, entry: SearchEntry) -> Iterator[State]:
+    """Yields the state after a read or the deletion of a snapshot."""
+    exists = entry.request.snapshot in state.snapshots
+    if exists != (entry.refusal != NO_SNAPSHOT):
+        return
+    if entry.request.verb is Verb.DELETE_SNAPSHOT and exists:
+        left = tuple(each for each in state.snapshots if each != entry.request.snapshot)
+        yield state._replace(snapshots=left)
+    else:
+        yield state
+
+
+Shown = tuple[FileSeen | None, tuple[str, ...]]
+"""What a read shows: a file, or the names in a directory."""
+
+
+def _explains(shown: Shown | str, entry: SearchEntry) -> bool:
+    outcome = entry.operation.outcome
+    if isinstance(outcome, Done):
+        return shown == (outcome.file, outcome.names)
+    return shown == entry.refusal
+
+
+def read(tree: Tree, request: Request) -> Shown | str:
+    """Returns what a read of this tree shows, or the error code."""
     nodes = dict(tree)
     refusal = missing(nodes, request.path)
     if refusal:
