@@ -117,6 +117,10 @@ class Server:
             return []
         return [int(pid) for pid in path.read_text("ascii").split()]
 
+    def pid_of(self, name: str) -> int:
+        """Returns the child of this name that was started last."""
+        return int(self.log().rpartition(f"started {name} (pid ")[2].partition(")")[0])
+
     def front_end(self) -> int:
         """Returns the last front end of the blob, queue and table services, if none was restarted
         yet."""

@@ -132,7 +132,7 @@ def _disturb(
     while goes_on():
         kills.append(_kill(server, assignment, service))
         if goes_on():
-            os.kill(source.choice(server.children()), signal.SIGKILL)
+            os.kill(source.choice(service.processes(server)), signal.SIGKILL)
     return kills
 
 

@@ -103,6 +103,10 @@ class HistoryService(ABC, Generic[OperationT]):
     def url(self, server: Server) -> str:
         return f"{server.endpoints[self.name]}/{ACCOUNT}"
 
+    def processes(self, server: Server) -> Sequence[int]:
+        """Returns the processes that are killed singly."""
+        return server.children()
+
     @abstractmethod
     def create_resource(self, url: str) -> None:
         """Creates the container, queue or table of the run."""

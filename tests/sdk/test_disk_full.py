@@ -75,7 +75,7 @@ def test_a_writer_restarts_on_a_full_disk(tmp_path: Path) -> None:
             container.upload_blob("small", b"x")
             filler = disk / "filler"
             fill(filler)
-            os.kill(pid_of("writer", server.log()), signal.SIGKILL)
+            os.kill(server.pid_of("writer"), signal.SIGKILL)
             eventually(lambda: server.log().count("started writer") > 1, "another writer")
             eventually(lambda: deleted(container, "small"), "a writer that deletes")
             assert not uploaded(container, "large")
@@ -90,10 +90,6 @@ def fill(path: Path) -> None:
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(4096))
-
-
-def pid_of(name: str, log: str) -> int:
-    return int(log.rpartition(f"started {name} (pid ")[2].partition(")")[0])
 
 
 def deleted(container: ContainerClient, name: str) -> bool:

@@ -19,7 +19,7 @@ import pytest
 
 from etagere.engine.ledger import DATABASE_NAME
 from tests.probes.client import Client, NotHttp, Request, shared_key
-from tests.server import ACCOUNT, KEY, check, environment, eventually, served
+from tests.server import ACCOUNT, KEY, SERVICES, check, environment, eventually, served
 from tests.simulation import syscalls
 
 DATABASE: Final = DATABASE_NAME
@@ -69,7 +69,7 @@ def _broken(directory: Path, error: InjectedError, log_path: Path) -> Iterator[s
     strace = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", str(log_path.with_suffix(".trace"))]
     inject = f"inject={error.call}:error={error.name}:when={error.nth}"
     serve = [sys.executable, "-m", "etagere", "serve", "--data", str(directory), "--workers", "1"]
-    ports = [f"--{service}-port=0" for service in ("blob", "queue", "table")]
+    ports = [f"--{service}-port=0" for service in SERVICES]
     path = str(directory / error.path) if error.path else str(directory)
     with log_path.open("wb") as log, ready.open("wb") as out:
         process = subprocess.Popen(

@@ -88,6 +88,8 @@ class Share(Record, frozen=True):
     """The number of snapshots that were taken so far."""
     snapshot_generations: tuple[int, ...] = ()
     """The generations that the remaining snapshots show, in ascending order."""
+    last_snapshot: int = 0
+    """The time of the last snapshot. No other gets it, even if that one was deleted."""
 
 
 class ShareSnapshot(Record, frozen=True):

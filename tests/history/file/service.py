@@ -37,6 +37,7 @@ from tests.history.service import (
     HistoryService,
     SdkConnection,
 )
+from tests.server import Server
 
 METADATA_NAME: Final = "token"
 SNAPSHOTS_READ_MAX: Final = 10
@@ -214,6 +215,12 @@ class FileHistoryService(HistoryService[Operation]):
     log = LOG
     clients = Clients(permanent=4, replaced=1)
     workloads = tuple(WORKLOADS)
+
+    def processes(self, server: Server) -> list[int]:
+        """Returns the writer and the front end; those of the other services do not matter here."""
+        running = server.children()
+        found = [server.pid_of("writer"), server.pid_of("file front end")]
+        return [pid for pid in found if pid in running] or running
 
     def create_resource(self, url: str) -> None:
         with ShareServiceClient(url, CREDENTIAL) as service:

@@ -127,6 +127,16 @@ async def test_snapshots_have_leases_of_their_own(files: FileFixture) -> None:
 
 
 @file_test
+async def test_the_time_of_a_deleted_snapshot_is_not_used_again(files: FileFixture) -> None:
+    """A client that knows the deleted one would see the other."""
+    await files.create()
+    first = await files.snapshot()
+    await files.delete_snapshot(first)
+    assert await files.snapshot() == first + TICKS_PER_SECOND
+    assert await code_of(_get(files, first)) == "ShareSnapshotNotFound"
+
+
+@file_test
 async def test_a_snapshot_freezes_the_properties(files: FileFixture) -> None:
     made = await files.create()
     first = await files.snapshot()

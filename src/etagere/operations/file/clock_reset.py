@@ -96,6 +96,7 @@ def _lower_share(share: Share, wall: int, lower: Lower) -> Share:
         created=lower(share.created),
         stamp=lower(share.stamp),
         tier_changed=min(share.tier_changed, wall),
+        last_snapshot=min(share.last_snapshot, wall),
     )
 
 

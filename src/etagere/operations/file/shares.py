@@ -139,7 +139,7 @@ def snapshot_share(txn: WriteTxn, command: SnapshotShare) -> TimedShare:
     found = find_guarded(txn, command.share, exclusive=True)
     if len(found.snapshot_generations) >= SNAPSHOTS_MAX:
         raise Refused(Refusal("ShareSnapshotCountExceeded"))
-    moment = _next_snapshot_time(txn, found.id)
+    moment = _next_snapshot_time(txn, found)
     snapshot = ShareSnapshot(
         found.generation,
         txn.stamp if command.metadata else found.stamp,
@@ -152,18 +152,22 @@ def snapshot_share(txn: WriteTxn, command: SnapshotShare) -> TimedShare:
         found,
         generation=found.generation + 1,
         snapshot_generations=(*found.snapshot_generations, found.generation),
+        last_snapshot=moment,
     )
     txn.put(SHARES, command.share.key, changed)
     return TimedShare(txn.steady_now, as_share(changed, snapshot), moment)
 
 
-def _next_snapshot_time(txn: WriteTxn, share_id: bytes) -> int:
+def _next_snapshot_time(txn: WriteTxn, found: Share) -> int:
     """Returns the current second, or the one after the last snapshot if that is later."""
     now = txn.now // TICKS_PER_SECOND * TICKS_PER_SECOND
-    span = SHARE_SNAPSHOTS.under((share_id,))
-    for (_, last), _ in txn.scan(SHARE_SNAPSHOTS, span, 1, reverse=True):
-        return max(now, last + TICKS_PER_SECOND)
-    return now
+    last = found.last_snapshot
+    # After a reset of the clock there may be snapshots that are later than the share says.
+    for (_, moment), _ in txn.scan(
+        SHARE_SNAPSHOTS, SHARE_SNAPSHOTS.under((found.id,)), 1, reverse=True
+    ):
+        last = max(last, moment)
+    return max(now, last + TICKS_PER_SECOND)
 
 
 # Deletion

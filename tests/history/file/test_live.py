@@ -1,0 +1,43 @@
+"""Histories of a live server that is killed while clients change files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.history.events import Unknown
+from tests.history.file.events import LEASE_ACTIONS, Done, Verb
+from tests.history.file.service import SERVICE
+from tests.history.file.workloads import WORKLOADS
+from tests.history.live import Plan, run_and_check
+
+SELDOM = (
+    LEASE_ACTIONS
+    | {Verb.CLEAR, Verb.DELETE_DIRECTORY, Verb.RENAME_DIRECTORY}
+    | {Verb.DELETE_SNAPSHOT}
+)
+"""Verbs that may not succeed within a few seconds on a slow machine."""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_servers(tmp_path: Path, workers: int) -> None:
+    plan = Plan(seed=workers, seconds=4.0, workers=workers, operations_min=400)
+    history = run_and_check(tmp_path, plan, SERVICE)
+    assert len(history.kills) > 1  # the last one comes when the clients are done
+    assert any(isinstance(each.outcome, Unknown) for each in history.operations)
+    done = [each.request for each in history.operations if isinstance(each.outcome, Done)]
+    assert {request.verb for request in done} >= set(Verb) - SELDOM
+    counts = Counter(request.share for request in done)
+    assert min(counts[share] for share in WORKLOADS) >= 10, counts
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 103))
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_servers_for_long(tmp_path: Path, workers: int, seed: int) -> None:
+    history = run_and_check(tmp_path, Plan(seed, 120.0, workers), SERVICE)
+    assert len(history.kills) > 10
+    done = {each.request.verb for each in history.operations if isinstance(each.outcome, Done)}
+    assert done == set(Verb)
