@@ -21,6 +21,7 @@ Row_contra = TypeVar("Row_contra", contravariant=True)
 _ROWS_FIRST = 16
 _GROWTH_MAX = 4
 _SLICE_SECONDS_MAX = 0.002
+_SLICE_SECONDS_MIN = 0.000_001
 
 
 class Page(Protocol[Row_contra]):
@@ -43,8 +44,11 @@ class StepSize:
     def __init__(self) -> None:
         self.rows = _ROWS_FIRST
 
-    def adapt(self, rows_at_once: int) -> None:
-        self.rows = max(1, min(rows_at_once, self.rows * _GROWTH_MAX))
+    def adapt(self, rows_at_once: int, seconds: float) -> None:
+        """Adapts to what the last rows took. Their encoded size alone does not tell: records may
+        have much that the page does not show."""
+        in_time = int(self.rows * _SLICE_SECONDS_MAX / max(seconds, _SLICE_SECONDS_MIN))
+        self.rows = max(1, min(rows_at_once, in_time, self.rows * _GROWTH_MAX))
 
 
 class FillPage(NamedTuple, Generic[Asked, Row]):
@@ -73,13 +77,15 @@ def fill(
     slice."""
     page = command.new_page(txn.steady_now)
     left = limit
+    began = time.perf_counter()
     for rows in slices:
         added = page.add(rows[:left])
         left -= added
         if added < len(rows):
             return FilledPage(page, rows[added])
-        step_size.adapt(page.rows_at_once)
+        step_size.adapt(page.rows_at_once, time.perf_counter() - began)
         yield
+        began = time.perf_counter()
         if txn.is_overdue:
             left = 0
     return FilledPage(page, None)

@@ -108,10 +108,10 @@ def _range(txn: ReadTxn | WriteTxn, content: Content, start: int, length: int) -
     """Yields the pieces of a range, trimmed to it."""
     if isinstance(content, Mapped):
         for part in parts(txn, content, start, start + length):
-            if isinstance(part.piece, bytes):
+            # The rest does not matter then, and there may be very many other parts without a piece.
+            if not isinstance(part.piece, Piece):
                 return
-            if part.piece is not None and part.start < part.end:
-                yield part.piece
+            yield part.piece
         return
     for skip, piece in _pieces_from(txn, content, start):
         count = min(piece.length - skip, length)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from etagere.engine.interface import T
+from etagere.engine.interface import ReadTxn, T
 from etagere.model.blobs import Blob, BlobKind, BlobName, CopyStatus, PutBlob
 from etagere.model.bodies import Body, Mapped
 from etagere.model.file_copies import CopyTimes
@@ -23,11 +23,14 @@ from etagere.model.files import (
 from etagere.model.ids import new_id
 from etagere.model.leases import Acquire, InfiniteLease, new_lease_id
 from etagere.model.shares import ShareName, ShareProtocol
+from etagere.model.sources import FindPieces, SourceFile
 from etagere.operations.blob.blobs import put_blob
 from etagere.operations.file import copies, links, permissions
 from etagere.operations.file.changes import file_node
+from etagere.operations.sources import find_pieces
 from etagere.rules.file_attributes import FileAttributes
 from tests.engine.conftest import start
+from tests.operations.counting import CountingTxn
 from tests.operations.file.copying import (
     BOX,
     HEADERS,
@@ -325,3 +328,21 @@ async def test_a_copy_is_checked_before_its_source_is_read(files: FileFixture) -
     await files.read(copies.precheck_file_copy, to("new"))
     code = await code_of(files.read(copies.precheck_file_copy, to("new/file")))
     assert code == "ParentNotFound"
+
+
+@file_test
+async def test_looking_for_pieces_reads_few_rows_of_a_hole(files: FileFixture) -> None:
+    """The snapshot shows none of the ranges that were written after it."""
+    await files.create()
+    file = await files.put("file", length=1 << 20)
+    snapshot = await files.snapshot()
+    for start in range(0, 1_000, 2):
+        await files.put_range("file", start, b"x")
+
+    def rows_read(txn: ReadTxn, command: FindPieces) -> int:
+        counting = CountingTxn(txn)
+        assert find_pieces(counting, command) == ()
+        return counting.rows
+
+    source = SourceFile(path_of("file", snapshot), file.stamp)
+    assert await files.read(rows_read, FindPieces(source, 0, 1 << 20)) < 200

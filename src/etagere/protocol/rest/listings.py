@@ -83,7 +83,8 @@ class EncodedRows(Generic[Row]):
 
     @property
     def rows_at_once(self) -> int:
-        return LIMITS.step_bytes * self._rows // max(1, self._bytes)
+        # Without rows, nothing has to be encoded.
+        return LIMITS.step_bytes * max(1, self._rows) // max(1, self._bytes)
 
 
 T = TypeVar("T")
