@@ -95,6 +95,7 @@ def _insufficient_tokens(target: FileTarget, other: FileTarget) -> Iterator[tupl
         share_token(ACCOUNT, KEY, target.share, permissions="cwdl"),
     )
     yield "is for a container", service_token(ACCOUNT, KEY, target.share)
+    yield "is for a blob", service_token(ACCOUNT, KEY, target.share, target.source)
     for key in (WRONG_KEY, *SECOND_KEYS):
         yield "has another key", share_token(ACCOUNT, key, target.share, target.source)
         yield "is of another account", share_token(SECOND_ACCOUNT, key, target.share)
@@ -111,6 +112,7 @@ def _spellings(target: FileTarget) -> Iterator[str]:
     path = f"/{target.account}/{target.share}/{target.source}"
     for written in (
         path,
+        path.upper(),
         path.replace("s", "%73"),
         f"/{target.account}-secondary/{target.share}/{target.source}",
         f"/{target.account}/{target.share}/{target.source.replace('/', '%2F')}",
@@ -127,8 +129,9 @@ def _spellings(target: FileTarget) -> Iterator[str]:
         yield SERVER_URL + written
         yield f"{SERVER_URL}{written}?sharesnapshot=2026-01-01T00:00:00.0000000Z"
     for authority in (
-        "localhost", "127.0.0.1:80", f"{target.account}.file.127.0.0.1", "other@127.0.0.1",
-        f"{target.account}.file.localhost", "127.0.0.1%00", "127.0.0.1#@localhost",
+        "localhost", "127.0.0.1:80", "127.1", "[::1]", f"{target.account}.file.127.0.0.1",
+        "other@127.0.0.1", f"{target.account}.file.localhost", "127.0.0.1%00",
+        "127.0.0.1#@localhost",
     ):  # fmt: skip
         yield f"http://{authority}{path}"
         yield f"http://{authority}/{target.share}/{target.source}"
