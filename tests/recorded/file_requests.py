@@ -85,9 +85,7 @@ def directory(context: CaseContext, name: str = "directory", **headers: str) -> 
     return path
 
 
-def put(
-    context: CaseContext, name: str = "file", content: bytes = CONTENT, **headers: str
-) -> str:
+def put(context: CaseContext, name: str = "file", content: bytes = CONTENT, **headers: str) -> str:
     """Returns the path of a file in a new share, or in the existing one if it has another name."""
     if name == "file":
         share(context)

@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.probes.blob.endless_source import endless_source
 from tests.probes.client import Answer, NotHttp
-from tests.recorded import blob_cases, file_cases  # noqa: F401 — they add their cases
+from tests.recorded import blob_cases, directory_cases, file_cases  # noqa: F401 — add their cases
 from tests.recorded.blob_refusals import NOT_COMPARED as NOT_COMPARED_OF_BLOB
 from tests.recorded.blob_requests import BLOB
 from tests.recorded.cases import VERSIONS, Case, CaseContext, Target, signer

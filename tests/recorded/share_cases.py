@@ -102,9 +102,7 @@ def list_snapshots(context: CaseContext) -> Request:
     share(context)
     for _ in range(2):
         take_snapshot(context)
-    return context.request(
-        "GET", "", {**_LIST, "prefix": context.name, "include": "snapshots"}
-    )
+    return context.request("GET", "", {**_LIST, "prefix": context.name, "include": "snapshots"})
 
 
 @FILE.case("Service_ListSharesSegment", 200, name="metadata, pages", share=12)

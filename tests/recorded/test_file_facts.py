@@ -288,7 +288,9 @@ def test_encoded_slashes_separate_names(context: CaseContext) -> None:
         request.method, f"{request.path}%2Finner", request.query, request.headers, request.body
     )
     context.do_request(encoded)
-    assert look(context, f"{path}/inner")["x-ms-file-parent-id"] == look(context, path)["x-ms-file-id"]
+    assert (
+        look(context, f"{path}/inner")["x-ms-file-parent-id"] == look(context, path)["x-ms-file-id"]
+    )
 
 
 # Copies

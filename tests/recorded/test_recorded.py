@@ -17,6 +17,9 @@ _UNKNOWN_VERSION: Final = (
     "a version that is none was answered without x-ms-version and x-ms-error-code; they tell"
     " clients what is wrong"
 )
+_LEASES_SHOWN: Final = (
+    "the service shows the leases of files since the end of 2019, in the version 2019-02-02 too"
+)
 EXCEPTIONS: Final = {
     "blob Blob_Download 404 ResourceNotFound": (
         "a request that names no version was answered without x-ms-error-code; the header does no"
@@ -35,6 +38,9 @@ EXCEPTIONS: Final = {
         " version; with its code clients can tell what is wrong"
     ),
     "blob Service_ListContainersSegment 400 InvalidHeaderValue": _UNKNOWN_VERSION,
+    "file File_Download 200 before leases were shown": _LEASES_SHOWN,
+    "file File_Download 206 before leases were shown": _LEASES_SHOWN,
+    "file File_GetProperties 200 before leases were shown": _LEASES_SHOWN,
     "table Service_SetProperties 400 InvalidHeaderValue": _UNKNOWN_VERSION,
     "table Table_SetAccessPolicy 415 MediaTypeNotSupported": (
         "Accept: */* was refused twice, in one version that is no longer sent; it asks for nothing"

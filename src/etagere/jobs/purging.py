@@ -37,6 +37,7 @@ _WORK: Final[dict[Callable[[ReadTxn, None], bool], Steps]] = {
     tables.may_purge: ((tables.purge_tables, tables.PurgeTables()),),
     file_purging.may_purge: (
         (file_purging.expire_shares, file_purging.PurgeShares()),
+        (file_purging.forget_deleted_names, file_purging.PurgeShares()),
         (file_purging.purge_shares, file_purging.PurgeShares()),
         (file_purging.purge_histories, file_purging.PurgeShares()),
     ),

@@ -117,6 +117,13 @@ class ExpiringShare(Record, frozen=True):
     """A deleted share, under the time when its retention ends and its key."""
 
 
+class DeletedShareName(Record, frozen=True):
+    """The name of a share that was deleted a moment ago, under (account, name)."""
+
+    expires: int
+    """Until when another deletion is answered like the first one."""
+
+
 class ShareToPurge(Record, frozen=True):
     """A mark on a share whose entries are to be removed, under its id."""
 

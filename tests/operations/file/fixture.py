@@ -56,6 +56,7 @@ from etagere.operations.file import entries, links, listing, ranges, renames, sh
 from etagere.operations.file.purging import (
     PurgeShares,
     expire_shares,
+    forget_deleted_names,
     purge_histories,
     purge_shares,
 )
@@ -259,7 +260,7 @@ class FileFixture(EngineFixture):
 
     async def purge(self, rows_max: int = 200) -> None:
         command = PurgeShares(rows_max)
-        for step in (expire_shares, purge_shares, purge_histories):
+        for step in (expire_shares, forget_deleted_names, purge_shares, purge_histories):
             while await self.write(step, command):
                 pass
         while await self.write(reap, Reap()):

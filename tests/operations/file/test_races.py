@@ -113,6 +113,7 @@ _SNAPSHOT = Call(shares.snapshot_share, SnapshotShare(SHARE))
 
 _BACKGROUND = {
     "expire": Call(purging.expire_shares, purging.PurgeShares()),
+    "forget": Call(purging.forget_deleted_names, purging.PurgeShares()),
     "purge shares": Call(purging.purge_shares, purging.PurgeShares()),
     "purge histories": Call(purging.purge_histories, purging.PurgeShares()),
     "reap": Call(reap, Reap()),

@@ -222,6 +222,30 @@ async def test_a_deleted_share_can_be_restored_until_its_retention_ends(
 
 
 @file_test
+async def test_a_deletion_can_be_repeated_for_a_while(files: FileFixture) -> None:
+    files.clock.freeze()
+    assert await code_of(files.delete_share()) == "ShareNotFound"
+    await files.create()
+    moment = await files.snapshot()
+    await files.delete_share()
+    await files.delete_share()
+    assert await code_of(files.delete_snapshot(moment)) == "ShareNotFound"
+    await files.create()
+    await files.put("new")
+    assert await code_of(_get(files)) == ""
+    await files.delete_share()
+    files.clock.advance(29 * TICKS_PER_SECOND)
+    await files.delete_share()
+    await files.purge()
+    assert not await files.read(may_purge, None)
+    files.clock.advance(2 * TICKS_PER_SECOND)
+    assert await code_of(files.delete_share()) == "ShareNotFound"
+    assert await files.read(may_purge, None)
+    await files.require_empty()
+    assert not await files.read(may_purge, None)
+
+
+@file_test
 async def test_shares_are_listed_in_pages(files: FileFixture) -> None:
     names = [f"share-{number:02}" for number in range(20)]
     for name in names:

@@ -17,6 +17,7 @@ from etagere.model.files import (
 )
 from etagere.model.shares import (
     DeletedShare,
+    DeletedShareName,
     ExpiringShare,
     HistoryToPurge,
     Share,
@@ -34,6 +35,9 @@ DELETED_SHARES: Collection[tuple[str, str, int], DeletedShare] = Collection(
 )
 EXPIRING_SHARES: Collection[tuple[int, str, str, int], ExpiringShare] = Collection(
     "expiring_shares", ExpiringShare, (UINT, TEXT, TEXT, UINT)
+)
+DELETED_SHARE_NAMES: Collection[tuple[str, str], DeletedShareName] = Collection(
+    "deleted_share_names", DeletedShareName, (TEXT, TEXT)
 )
 SHARES_TO_PURGE: Collection[tuple[bytes], ShareToPurge] = Collection(
     "shares_to_purge", ShareToPurge, (ID,)

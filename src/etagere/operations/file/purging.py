@@ -12,6 +12,7 @@ from etagere.model.base import Command
 from etagere.model.files import Entry
 from etagere.model.shares import HistoryToPurge, ShareToPurge
 from etagere.operations.file.collections import (
+    DELETED_SHARE_NAMES,
     DELETED_SHARES,
     ENTRIES,
     EXPIRING_SHARES,
@@ -45,7 +46,7 @@ OF_SHARES: Final[tuple[Collection[Any, Any], ...]] = (
 def may_purge(txn: ReadTxn, _: None) -> bool:
     """Returns whether there may be something to remove, so that nothing is written if there is
     not."""
-    if txn.scan(EXPIRING_SHARES, _expired(txn), 1):
+    if txn.scan(EXPIRING_SHARES, _expired(txn), 1) or _expired_names(txn, PurgeShares().rows_max):
         return True
     return any(txn.scan(marks, marks.all(), 1) for marks in _MARKS)
 
@@ -79,6 +80,25 @@ def expire_shares(txn: WriteTxn, command: PurgeShares) -> int:
             txn.delete(DELETED_SHARES, (account, name, version))
             txn.put(SHARES_TO_PURGE, (kept.share.id,), ShareToPurge())
     return len(rows)
+
+
+@operation(reclaims=True)
+def forget_deleted_names(txn: WriteTxn, command: PurgeShares) -> int:
+    """Removes the names of shares whose deletion cannot be repeated any more; returns how many (0:
+    none is left among the first ones)."""
+    names = _expired_names(txn, command.rows_max)
+    for name in names:
+        deleted = txn.get(DELETED_SHARE_NAMES, name, EXCLUSIVE)
+        if deleted is not None and deleted.expires <= txn.steady_now:
+            txn.delete(DELETED_SHARE_NAMES, name)
+    return len(names)
+
+
+def _expired_names(txn: ReadTxn | WriteTxn, rows_max: int) -> list[tuple[str, str]]:
+    """Returns the expired ones of the first names. There are few names that have not expired: they
+    do so within seconds."""
+    rows = txn.scan(DELETED_SHARE_NAMES, DELETED_SHARE_NAMES.all(), rows_max)
+    return [name for name, deleted in rows if deleted.expires <= txn.steady_now]
 
 
 def _expired(txn: ReadTxn | WriteTxn) -> Span:

@@ -23,6 +23,7 @@ from etagere.model.service import NO_RETENTION, RetentionPolicy
 from etagere.model.shares import (
     CreateShare,
     DeletedShare,
+    DeletedShareName,
     DeleteShare,
     ExpiringShare,
     GetShare,
@@ -42,6 +43,7 @@ from etagere.model.shares import (
     TimedShare,
 )
 from etagere.operations.file.collections import (
+    DELETED_SHARE_NAMES,
     DELETED_SHARES,
     EXPIRING_SHARES,
     HISTORIES_TO_PURGE,
@@ -65,6 +67,9 @@ SNAPSHOTS_MAX: Final = 200
 USAGE_PARTS: Final = 16
 """The number of records that the usage of a share is counted in."""
 _SECONDS_PER_DAY: Final = 24 * 3_600
+_REPEATED_DELETION_SECONDS: Final = 30
+"""How long deletions of a deleted share succeed. In the service this is the time that a deletion
+takes at least; clients that repeat a request or delete all listed rows rely on it."""
 
 
 @operation
@@ -174,14 +179,20 @@ def _next_snapshot_time(txn: WriteTxn, found: Share) -> int:
 
 
 @operation(reclaims=True)
-def delete_share(txn: WriteTxn, command: DeleteShare) -> None:
+def delete_share(txn: WriteTxn, command: DeleteShare) -> bool:
     """Deletes a share with its snapshots, or one snapshot. The name is free at once. The service
-    properties say whether the share can be restored."""
+    properties say whether the share can be restored.
+
+    Returns whether something was deleted: for a short time, the deletion of a share can be
+    repeated.
+    """
     ref = command.ref
+    if ref.snapshot is None and _was_just_deleted(txn, ref.share):
+        return False
     found = find_guarded(txn, ref.share, exclusive=True)
     if ref.snapshot is not None:
         _delete_snapshot(txn, ref.share, found, ref.snapshot, command.lease_id)
-        return
+        return True
     abort_if(_check_change(found, command.lease_id, txn.steady_now))
     _check_snapshots(txn, found, command.snapshots)
     txn.delete(SHARES, ref.share.key)
@@ -190,6 +201,16 @@ def delete_share(txn: WriteTxn, command: DeleteShare) -> None:
         _keep_deleted(txn, ref.share, found, policy.days)
     else:
         txn.put(SHARES_TO_PURGE, (found.id,), ShareToPurge())
+    until = txn.steady_now + _REPEATED_DELETION_SECONDS * TICKS_PER_SECOND
+    txn.put(DELETED_SHARE_NAMES, ref.share.key, DeletedShareName(until))
+    return True
+
+
+def _was_just_deleted(txn: WriteTxn, name: ShareName) -> bool:
+    if txn.get(SHARES, name.key, EXCLUSIVE) is not None:
+        return False
+    deleted = txn.get(DELETED_SHARE_NAMES, name.key, SHARED)
+    return deleted is not None and deleted.expires > txn.steady_now
 
 
 def _deleted_share_retention(txn: WriteTxn, account: str) -> RetentionPolicy:

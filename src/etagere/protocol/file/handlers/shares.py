@@ -113,8 +113,8 @@ async def delete_share(exchange: Exchange, deps: FileDependencies) -> Response:
         decode_shares.delete_snapshots(exchange),
         leases.lease_id(exchange),
     )
-    await deps.engine.write(shares.delete_share, command)
-    deps.opens.drop(command.ref)
+    if await deps.engine.write(shares.delete_share, command):
+        deps.opens.drop(command.ref)
     return Response(202)
 
 
