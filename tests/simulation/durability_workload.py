@@ -37,6 +37,7 @@ from tests.bodies.objects import (
     upload,
 )
 from tests.engine.sqlite_harness import SqliteHarness
+from tests.simulation import share_files
 from tests.simulation.syscalls import MARKER, MARKER_FILE
 
 _CONFIG = Config(
@@ -137,6 +138,7 @@ class Workload:
             self.ledger,
             self.segments,
             self.blocks,
+            self.files,
             self.checkpoint,
             self.killed,
             self.collect,
@@ -188,6 +190,20 @@ class Workload:
             await stage(self._engine, self._store, "listed", blocks)
             keep = (0,) if first > 10 else ()
             await self._engine.write(list_blocks, ListBlocks("listed", new_id(), keep))
+
+    async def files(self) -> None:
+        """Ranges of files that overlap, and a file that replaces another."""
+        engine, store = self._engine, self._store
+        await share_files.create_share(engine)
+        for name in ("first", "second"):
+            await share_files.create_file(engine, name)
+        writes = [
+            share_files.write_range(engine, store, name, start, bytes([start % 251]) * _SEGMENTED)
+            for name in ("first", "second")
+            for start in (0, 5_000, 100_000)
+        ]
+        await asyncio.gather(*writes)
+        await share_files.rename_file(engine, "first", "second")
 
     async def checkpoint(self) -> None:
         """Commits until the log is moved into the database and restarted."""

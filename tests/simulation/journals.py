@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from tests.simulation.share_files import FILE_BYTES
+
 
 class Part(msgspec.Struct, frozen=True):
     """A run of reproducible bytes."""
@@ -31,6 +33,25 @@ class StoredObject(msgspec.Struct, frozen=True):
 
     def data(self) -> bytes:
         return b"".join(part.data() for part in self.parts)
+
+
+class RangeWrite(msgspec.Struct, frozen=True):
+    """Bytes that were written over those of a file."""
+
+    start: int
+    part: Part
+
+
+class StoredFile(msgspec.Struct, frozen=True):
+    """A file: what was written to it since it was created with zeros."""
+
+    writes: tuple[RangeWrite, ...] = ()
+
+    def data(self) -> bytes:
+        data = bytearray(FILE_BYTES)
+        for write in self.writes:
+            data[write.start : write.start + write.part.length] = write.part.data()
+        return bytes(data)
 
 
 # Actions. Names are numbers that belong to one task.
@@ -75,7 +96,31 @@ class CountTogether(msgspec.Struct, frozen=True, tag=True):
     """Increments a counter that all tasks share."""
 
 
-Action = Put | Copy | Delete | Stage | ListStaged | Count | CountTogether
+class CreateFile(msgspec.Struct, frozen=True, tag=True):
+    """Creates a file of zeros, or replaces one."""
+
+    name: int
+
+
+class WriteRange(msgspec.Struct, frozen=True, tag=True):
+    name: int
+    write: RangeWrite
+
+
+class RenameFile(msgspec.Struct, frozen=True, tag=True):
+    """Moves a file to another name, and replaces what is there."""
+
+    source: int
+    target: int
+
+
+class DeleteFile(msgspec.Struct, frozen=True, tag=True):
+    name: int
+
+
+ObjectAction = Put | Copy | Delete | Stage | ListStaged | Count | CountTogether
+FileAction = CreateFile | WriteRange | RenameFile | DeleteFile
+Action = ObjectAction | FileAction
 
 
 class TaskState(msgspec.Struct, frozen=True):
@@ -84,11 +129,13 @@ class TaskState(msgspec.Struct, frozen=True):
     objects: dict[int, StoredObject] = {}
     staged: dict[int, tuple[Part, ...]] = {}
     counter: int = 0
+    files: dict[int, StoredFile] = {}
 
 
 def after(state: TaskState, action: Action) -> TaskState:
     """Returns the state after an action."""
     objects, staged, counter = dict(state.objects), dict(state.staged), state.counter
+    files = dict(state.files)
     match action:
         case Put(name, part):
             objects[name] = StoredObject((part,))
@@ -103,7 +150,15 @@ def after(state: TaskState, action: Action) -> TaskState:
             objects[name] = StoredObject(reused + staged.pop(name, ()), listed=True)
         case Count():
             counter += 1
-    return TaskState(objects, staged, counter)
+        case CreateFile(name):
+            files[name] = StoredFile()
+        case WriteRange(name, write):
+            files[name] = StoredFile((*files[name].writes, write))
+        case RenameFile(source, target):
+            files[target] = files.pop(source)
+        case DeleteFile(name):
+            del files[name]
+    return TaskState(objects, staged, counter, files)
 
 
 def must_be_refused(state: TaskState, action: Action) -> bool:
@@ -116,6 +171,8 @@ def must_be_refused(state: TaskState, action: Action) -> bool:
             return name not in state.objects
         case Count(expected):
             return expected != state.counter
+        case RenameFile(source=name) | WriteRange(name=name) | DeleteFile(name):
+            return name not in state.files
     return False
 
 

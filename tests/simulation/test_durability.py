@@ -265,10 +265,11 @@ def test_everything_is_synced_before_it_is_acknowledged(tmp_path: Path) -> None:
     judgement = run(tmp_path)
     assert judgement.violations == []
     # Every phase must have had something to judge.
-    for phase in ("inline", "ledger", "segments", "blocks", "checkpoint", "killed", "collect"):
+    phases = ("inline", "ledger", "segments", "blocks", "files", "checkpoint", "killed", "collect")
+    for phase in phases:
         assert judgement.count("answer", phase), phase
     assert judgement.count("answer", "restart")
-    for phase in ("segments", "blocks", "killed", "restart"):
+    for phase in ("segments", "blocks", "files", "killed", "restart"):
         assert judgement.count("piece", phase), phase
     assert judgement.count("segment", "segments") > 2
     assert judgement.count("relocation", "collect")
@@ -282,6 +283,7 @@ def test_everything_is_synced_before_it_is_acknowledged(tmp_path: Path) -> None:
     ("plant", "complaint"),
     [
         ("no-body-sync", "unsynced writes when put_object is sent"),
+        ("no-body-sync", "unsynced writes when put_range is sent"),
         ("late-body-sync", "unsynced writes when put_object is sent"),
         ("no-name-sync", "the name of segments/00000001.seg is not synced"),
         ("early-removal", "is removed before its retirement is durable"),

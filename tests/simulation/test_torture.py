@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from etagere.bodies import contents
+from etagere.bodies import contents, maps
 from etagere.bodies.collector import Collector
 from etagere.bodies.files import DIRECTORY_NAME
 from etagere.engine.interface import ReadTxn
@@ -21,7 +21,7 @@ from etagere.engine.records import Collection
 from etagere.model.ids import new_id
 from tests.bodies.objects import OBJECTS, STAGED, ListBlocks, delete_object, list_blocks
 from tests.engine.samples import Item, get_item
-from tests.simulation import torture
+from tests.simulation import share_files, torture
 from tests.simulation.journals import FrontEndHistory, count_ends, read_journal
 from tests.simulation.servers import (
     FrontEnd,
@@ -51,6 +51,12 @@ ACCOUNTS: list[Collection[Any, Any]] = [
     contents.UNCOUNTED_DEAD,
     contents.DEAD_TOTALS,
     contents.SEGMENTS,
+    maps.INTERVAL_MAPS,
+    maps.INTERVALS,
+    maps.FORMER_INTERVALS,
+    maps.GENERATIONS,
+    maps.MAPS_TO_REAP,
+    maps.MAPS_TO_FLATTEN,
 ]
 
 
@@ -147,6 +153,8 @@ async def require_space_is_reclaimed(server: Server) -> None:
             await front.engine.write(list_blocks, command)
         for name in await front.engine.read(_names, OBJECTS):
             await front.engine.write(delete_object, name)
+        for name in await front.engine.read(share_files.names, None):
+            await share_files.delete_file(front.engine, name)
         collector = Collector(server.directory, front.engine, front.store, server.config)
         for _ in range(_ROUNDS_MAX):
             await front.store.maintain()

@@ -45,23 +45,31 @@ from tests.bodies.objects import (
     upload,
 )
 from tests.engine.samples import ITEMS, Item, Key, PutItem, count_up, get_item, put_item
+from tests.simulation import share_files
 from tests.simulation.journals import (
     Action,
     Copy,
     Count,
     CountTogether,
+    CreateFile,
     Delete,
+    DeleteFile,
     End,
+    FileAction,
     Intent,
     Journal,
     ListStaged,
     Part,
     Put,
+    RangeWrite,
+    RenameFile,
     Stage,
+    StoredFile,
     StoredObject,
     TaskHistory,
     TaskState,
     Violation,
+    WriteRange,
     must_be_refused,
     read_journal,
 )
@@ -108,6 +116,9 @@ class StoreView:
     def name(self, task: int, place: int) -> str:
         return f"front-{self._number}/task-{task}/{place}"
 
+    def file_name(self, task: int, place: int) -> str:
+        return f"front-{self._number} task-{task} {place}"
+
     def counter(self, task: int) -> str:
         return f"front-{self._number}/task-{task}/counter"
 
@@ -130,14 +141,19 @@ class StoreView:
             wrong = wrong or await self._staged_differs(name, state.staged.get(place, ()))
             if wrong:
                 return f"{name}: {wrong}"
+            file_name = self.file_name(task, place)
+            wrong = await self._file_differs(file_name, state.files.get(place))
+            if wrong:
+                return f"file {file_name}: {wrong}"
         return ""
 
     async def _object_differs(self, name: str, held: StoredObject | None) -> str:
         found = await download(self.engine, self.store, name)
-        expected = None if held is None else held.data()
-        if found == expected:
-            return ""
-        return f"has {_described(found)}, not {_described(expected)}"
+        return _difference(found, held)
+
+    async def _file_differs(self, name: str, held: StoredFile | None) -> str:
+        found = await share_files.read_file(self.engine, self.store, name)
+        return _difference(found, held)
 
     async def _staged_differs(self, name: str, parts: tuple[Part, ...]) -> str:
         def read(txn: ReadTxn, name: str) -> list[tuple[int, int | None]]:
@@ -148,6 +164,11 @@ class StoreView:
         found = await self.engine.read(read, name)
         expected = [(part.length, crc64nvme(part.data())) for part in parts]
         return "" if found == expected else f"{len(found)} blocks staged, not {len(expected)}"
+
+
+def _difference(found: bytes | None, held: StoredObject | StoredFile | None) -> str:
+    expected = None if held is None else held.data()
+    return "" if found == expected else f"has {_described(found)}, not {_described(expected)}"
 
 
 def _described(data: bytes | None) -> str:
@@ -256,7 +277,26 @@ class Task:
                 return await engine.write(count_from, CountUp(key, expected))
             case CountTogether():
                 return await engine.write(count_up, Key(TOGETHER))
+            case CreateFile() | WriteRange() | RenameFile() | DeleteFile():
+                await self._do_with_file(action)
         return 0
+
+    async def _do_with_file(self, action: FileAction) -> None:
+        engine, store = self._view.engine, self._view.store
+        match action:
+            case CreateFile(place):
+                await share_files.create_file(engine, self._file_name(place))
+            case WriteRange(place, RangeWrite(start, part)):
+                name = self._file_name(place)
+                await share_files.write_range(engine, store, name, start, part.data())
+            case RenameFile(source, target):
+                names = self._file_name(source), self._file_name(target)
+                await share_files.rename_file(engine, *names)
+            case DeleteFile(place):
+                await share_files.delete_file(engine, self._file_name(place))
+
+    def _file_name(self, place: int) -> str:
+        return self._view.file_name(self._number, place)
 
     def _name(self, place: int) -> str:
         return self._view.name(self._number, place)
@@ -264,6 +304,8 @@ class Task:
 
 def choose(state: TaskState, choices: random.Random) -> Action:
     """Chooses the next action."""
+    if choices.random() < 0.25:
+        return _choose_file_action(choices)
     place = choices.randrange(NAMES)
     kind = choices.random()
     if kind < 0.40:
@@ -284,6 +326,21 @@ def choose(state: TaskState, choices: random.Random) -> Action:
     return CountTogether()
 
 
+def _choose_file_action(choices: random.Random) -> FileAction:
+    place = choices.randrange(NAMES)
+    kind = choices.random()
+    if kind < 0.25:
+        return CreateFile(place)
+    if kind < 0.80:
+        length = choices.choice([1, 100, 5 * KIB, 60 * KIB, 200 * KIB])
+        start = choices.randrange(share_files.FILE_BYTES - length)
+        return WriteRange(place, RangeWrite(start, Part(choices.getrandbits(32), length)))
+    if kind < 0.92:
+        source, target = choices.sample(range(NAMES), 2)
+        return RenameFile(source, target)
+    return DeleteFile(place)
+
+
 def _part(choices: random.Random) -> Part:
     """Mostly small, some large, some empty."""
     longest = choices.choice([0, 100, 4 * KIB, 5 * KIB, 60 * KIB, 400 * KIB, 2500 * KIB])
@@ -299,6 +356,15 @@ def front_end_main(directory: Path, number: int, seed: int) -> Callable[[int], N
     return main
 
 
+async def _create_share(engine: SqliteEngine) -> None:
+    """Creates the share of the files, although the writer may be killed meanwhile."""
+    while True:
+        try:
+            return await share_files.create_share(engine)
+        except Unknown:
+            continue
+
+
 async def _front_end(directory: Path, number: int, seed: int, lifeline: int) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -311,6 +377,7 @@ async def _front_end(directory: Path, number: int, seed: int, lifeline: int) -> 
     store = FileBodyStore(directory, engine, CONFIG)
     collector = Collector(directory, engine, store, CONFIG)
     collecting = asyncio.create_task(Job("collecting", collector.run, COLLECT_SECONDS).run())
+    await _create_share(engine)
     view = StoreView(number, engine, store)
     tasks = [
         asyncio.create_task(
