@@ -129,6 +129,15 @@ async def test_all_links_show_the_same_file(files: FileFixture) -> None:
 
 
 @file_test
+async def test_a_link_leaves_the_name_of_the_file(files: FileFixture) -> None:
+    await files.create_nfs()
+    await files.put("File", b"data")
+    for link in ("other", "third"):
+        await files.link(link, "fILE")
+        assert "File" in await files.names()
+
+
+@file_test
 async def test_a_link_is_a_change_of_the_file(files: FileFixture) -> None:
     files.clock.freeze()
     await files.create_nfs()

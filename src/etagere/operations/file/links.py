@@ -76,7 +76,8 @@ def create_hard_link(txn: WriteTxn, command: CreateHardLink) -> Entry:
     keep_state(txn, target, file)
     if not node.links:
         keep_place(txn, target, file)
-        put_link(txn, target, file.id)
+        # The file keeps its name, however the request spells it.
+        put_link(txn, target._replace(name=file.name), file.id)
     put_link(txn, place, file.id)
     linked = changed(txn, file, node=replace(node, links=file.link_count + 1))
     linked = replace(linked, name=place.name, parent_id=place.directory_id)
