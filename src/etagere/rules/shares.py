@@ -107,9 +107,7 @@ def provisioned_performance(settings: ShareSettings) -> ProvisionedPerformance:
         ingress, egress = -(-settings.quota_gib // 25), -(-3 * settings.quota_gib // 50)
         bandwidth = min(100 + ingress + egress, BANDWIDTH_MIBPS_MAX)
     # All of the bandwidth can be used in either direction.
-    return ProvisionedPerformance(
-        iops, bandwidth, bandwidth, bandwidth, burst_iops, burst_credits
-    )
+    return ProvisionedPerformance(iops, bandwidth, bandwidth, bandwidth, burst_iops, burst_credits)
 
 
 _BURST_IOPS_MIN: Final = 5_000
