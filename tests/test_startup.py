@@ -157,7 +157,9 @@ def test_introduction_on_the_default_ports(tmp_path: Path, host: str) -> None:
             host,
         ) as server,
     ):
-        assert server.introduction()["connect"] == "UseDevelopmentStorage=true"
+        introduction = server.introduction()
+        assert introduction["connect"] == "UseDevelopmentStorage=true"
+        assert introduction["for"] == "File: run `etagere connection-string`"
 
 
 def test_introduction_of_a_server_in_memory(tmp_path: Path) -> None:

@@ -340,8 +340,8 @@ class Settings:
     workers: int = _setting(
         _Whole("COUNT", 0, _WORKERS_MAX),
         0,
-        f"the number of front-end processes, at most {_WORKERS_MAX}; 0 starts one per core, at "
-        f"most {DEFAULT_WORKERS_MAX}",
+        f"the number of front-end processes for Blob, Queue and Table, at most {_WORKERS_MAX}; 0 "
+        f"starts one per core, at most {DEFAULT_WORKERS_MAX}. One more process serves File",
     )
     accounts: tuple[ConfiguredAccount, ...] = _setting(
         _Accounts(),

@@ -86,13 +86,14 @@ def _introduction(settings: Settings, ports: Mapping[str, int], pid: int) -> str
     contain is public."""
     name, (key,) = DEVELOPMENT_ACCOUNT.name, DEVELOPMENT_ACCOUNT.keys
     if is_development_storage(settings, ports):
-        connect = DEVELOPMENT_STORAGE
+        # It has no endpoint for File.
+        connect = [DEVELOPMENT_STORAGE, "for File: run `etagere connection-string`"]
     else:
-        connect = connection_string(name, key, settings, ports)
+        connect = [connection_string(name, key, settings, ports)]
     kept = "temporary, removed when the server stops"
     rows = [
         *((service, f"{endpoint(settings, port)}/{name}") for service, port in ports.items()),
-        ("connect", connect),
+        *zip(("connect", ""), connect, strict=False),
         ("data", kept if settings.memory else settings.data.absolute()),
         ("stop", f"^C, or kill {pid}"),
     ]
