@@ -336,8 +336,8 @@ async def test_looking_for_pieces_reads_few_rows_of_a_hole(files: FileFixture) -
     await files.create()
     file = await files.put("file", length=1 << 20)
     snapshot = await files.snapshot()
-    for start in range(0, 1_000, 2):
-        await files.put_range("file", start, b"x")
+    for offset in range(0, 1_000, 2):
+        await files.put_range("file", offset, b"x")
 
     def rows_read(txn: ReadTxn, command: FindPieces) -> int:
         counting = CountingTxn(txn)
