@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from etagere.engine.ledger import DATABASE_NAME
-from tests.probes.client import Client, NotHttp, Request, shared_key
+from tests.probes.client import Client, NotHttp, Pairs, Request, shared_key
 from tests.server import ACCOUNT, KEY, SERVICES, check, environment, eventually, served
 from tests.simulation import syscalls
 
@@ -60,11 +60,17 @@ ERRORS: Final = [
     InjectedError("fsync", "segments", nth=1),
     InjectedError("openat", SEGMENT, nth=1),
 ]
+ERRORS_WITH_FILES: Final = [
+    InjectedError("fdatasync", LOG, nth=60),
+    InjectedError("fdatasync", SEGMENT, nth=3),
+    InjectedError("pwritev2", SEGMENT, "ENOSPC", nth=2),
+]
+"""Those that are tried with files in every run of the tests."""
 
 
 @contextlib.contextmanager
-def _broken(directory: Path, error: InjectedError, log_path: Path) -> Iterator[str]:
-    """Runs a server that meets the error; yields the blob endpoint."""
+def _broken(directory: Path, error: InjectedError, log_path: Path, service: str) -> Iterator[str]:
+    """Runs a server that meets the error; yields the endpoint of the service."""
     ready = log_path.with_suffix(".ready")
     strace = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", str(log_path.with_suffix(".trace"))]
     inject = f"inject={error.call}:error={error.name}:when={error.nth}"
@@ -82,35 +88,62 @@ def _broken(directory: Path, error: InjectedError, log_path: Path) -> Iterator[s
     try:
         eventually(lambda: b"READY" in ready.read_bytes(), "the server")
         words = ready.read_text().split("READY", 1)[1].split()
-        yield dict(word.split("=", 1) for word in words if "=" in word)["blob"]
+        yield dict(word.split("=", 1) for word in words if "=" in word)[service]
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
+class Target(NamedTuple):
+    """Where the clients write: blobs in a container, or files in a share."""
+
+    service: str
+    root: str
+    create: Pairs
+    """The query of the request that creates the container or share."""
+
+    def puts(self, name: str, content: bytes) -> list[Request]:
+        """Returns the requests that store a content; it is acknowledged with the last of them."""
+        path = f"{self.root}/{name}"
+        if self.service == "blob":
+            return [Request("PUT", path, (), (("x-ms-blob-type", "BlockBlob"),), content)]
+        length = ("x-ms-content-length", str(len(content)))
+        span = ("x-ms-range", f"bytes=0-{len(content) - 1}")
+        return [
+            Request("PUT", path, (), (("x-ms-type", "file"), length)),
+            Request("PUT", path, (("comp", "range"),), (("x-ms-write", "update"), span), content),
+        ]
+
+
+BLOBS: Final = Target("blob", f"/{ACCOUNT}/container", (("restype", "container"),))
+FILES: Final = Target("file", f"/{ACCOUNT}/share", (("restype", "share"),))
+
+
 def _put_until(
-    stop: threading.Event, endpoint: str, number: int, acknowledged: dict[str, bytes]
+    stop: threading.Event,
+    target: Target,
+    endpoint: str,
+    number: int,
+    acknowledged: dict[str, bytes],
 ) -> None:
     count = 0
     client = Client(endpoint)
     while not stop.is_set():
         name, content = f"{number}-{count}", bytes([count % 251]) * _SIZES[count % 2]
-        headers = (("x-ms-blob-type", "BlockBlob"),)
-        request = Request("PUT", f"/{ACCOUNT}/container/{name}", (), headers, content)
         count += 1
         try:
-            answer = client.ask(_sign(request))
+            statuses = [client.ask(_sign(each)).status for each in target.puts(name, content)]
         except (OSError, NotHttp):
             client.close()
             time.sleep(0.02)
             continue
-        if answer.status == 201:
+        if set(statuses) == {201}:
             acknowledged[name] = content
     client.close()
 
 
-def _create_container(endpoint: str) -> bool:
-    request = Request("PUT", f"/{ACCOUNT}/container", (("restype", "container"),))
+def _create_root(endpoint: str, target: Target) -> bool:
+    request = Request("PUT", target.root, target.create)
     try:
         with Client(endpoint) as client:
             return client.ask(_sign(request)).status in (201, 409)
@@ -124,16 +157,33 @@ def _name(error: InjectedError) -> str:
 
 @pytest.mark.parametrize("error", ERRORS, ids=_name)
 def test_nothing_acknowledged_is_lost(tmp_path: Path, error: InjectedError) -> None:
+    _require_nothing_lost(tmp_path, error, BLOBS)
+
+
+@pytest.mark.parametrize("error", ERRORS_WITH_FILES, ids=_name)
+def test_no_acknowledged_range_is_lost(tmp_path: Path, error: InjectedError) -> None:
+    _require_nothing_lost(tmp_path, error, FILES)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "error", [error for error in ERRORS if error not in ERRORS_WITH_FILES], ids=_name
+)
+def test_no_acknowledged_range_is_lost_with_any_error(tmp_path: Path, error: InjectedError) -> None:
+    _require_nothing_lost(tmp_path, error, FILES)
+
+
+def _require_nothing_lost(tmp_path: Path, error: InjectedError, target: Target) -> None:
     directory = tmp_path / "data"
     with served(directory, "--workers", "1") as server:
-        assert _create_container(server.endpoints["blob"])
+        assert _create_root(server.endpoints[target.service], target)
         server.stop()
     acknowledged: dict[str, bytes] = {}
     trace = tmp_path / "broken.trace"
-    with _broken(directory, error, tmp_path / "broken.log") as endpoint:
+    with _broken(directory, error, tmp_path / "broken.log", target.service) as endpoint:
         stop = threading.Event()
         clients = [
-            threading.Thread(target=_put_until, args=(stop, endpoint, number, acknowledged))
+            threading.Thread(target=_put_until, args=(stop, target, endpoint, number, acknowledged))
             for number in range(_CLIENTS)
         ]
         for client in clients:
@@ -147,22 +197,22 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, error: InjectedError) -> N
                 client.join()
         # The error has passed: the server works again.
         before = len(acknowledged)
-        eventually(lambda: _puts(endpoint, acknowledged), "an acknowledged put")
+        eventually(lambda: _puts(target, endpoint, acknowledged), "an acknowledged put")
     assert before > 0 or error.nth == 1
     with served(directory, "--workers", "1") as server:
-        with Client(server.endpoints["blob"]) as reader:
+        with Client(server.endpoints[target.service]) as reader:
             for name, content in acknowledged.items():
-                answer = reader.ask(_sign(Request("GET", f"/{ACCOUNT}/container/{name}")))
+                answer = reader.ask(_sign(Request("GET", f"{target.root}/{name}")))
                 assert (answer.status, answer.body) == (200, content), name
         assert server.stop() == 0
     checked = check(directory)
     assert checked.returncode == 0, checked.stdout
 
 
-def _puts(endpoint: str, acknowledged: dict[str, bytes]) -> bool:
+def _puts(target: Target, endpoint: str, acknowledged: dict[str, bytes]) -> bool:
     stop = threading.Event()
     timer = threading.Timer(0.3, stop.set)
     timer.start()
-    _put_until(stop, endpoint, 99, acknowledged)
+    _put_until(stop, target, endpoint, 99, acknowledged)
     timer.join()
     return any(name.startswith("99-") for name in acknowledged)

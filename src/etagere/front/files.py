@@ -17,7 +17,8 @@ SERVICES = ("file",)
 
 
 def assemble(base: Base) -> Assembly:
-    """Returns the service. The other front ends run the jobs that maintain the store."""
+    """Returns the service. The other front ends collect the store, but only the process that writes
+    a segment can seal it, and each has to close the segments that were removed."""
     return assemble_with(base, OpenTable(base.engine))
 
 
@@ -37,7 +38,10 @@ def assemble_with(base: Base, opens: OpenTable) -> Assembly:
         sources=sources,
         copying=copying,
     )
-    jobs = [Job("ending copies", copying.fail_abandoned, JOB_PAUSE_SECONDS)]
+    jobs = [
+        Job("maintaining segments", store.maintain, JOB_PAUSE_SECONDS),
+        Job("ending copies", copying.fail_abandoned, JOB_PAUSE_SECONDS),
+    ]
     closing = [
         ("end copies", copying.close),
         ("close sources", sources.close),
