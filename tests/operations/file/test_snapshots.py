@@ -367,3 +367,24 @@ async def test_a_huge_file_costs_nothing(files: FileFixture) -> None:
     assert await files.get("f", first=(4 << 40) - 6) == b"\0\0tail"
     await files.delete("f")
     await files.require_empty()
+
+
+@file_test
+async def test_files_that_no_snapshot_shows_leave_no_history(files: FileFixture) -> None:
+    """As a client leaves them that writes a new file and renames it to the final name."""
+    await files.create_nfs()
+    await files.put("f")
+    taken = await files.snapshot()
+    await files.put("g")
+    await files.rename("g", "f", replace=True)
+    history = await files.read(history_records, None)
+    for _ in range(3):
+        await files.put("g")
+        await files.rename("g", "f", replace=True)
+        await files.put("h")
+        await files.link("i", "h")
+        await files.delete("h")
+        await files.delete("i")
+    assert await files.read(history_records, None) == history
+    await files.delete_snapshot(taken)
+    await files.require_sound()

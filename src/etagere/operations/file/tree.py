@@ -376,13 +376,24 @@ def keep_state(txn: WriteTxn, place: Place, old: Entry) -> bool:
 
 
 def keep_place(txn: WriteTxn, place: Place, file: Entry) -> None:
-    """Keeps the place of a file whose record is about to be moved, if there are snapshots. That of
-    the first move in a generation of the share counts: the file was there in earlier ones."""
+    """Keeps the place of a file whose record is about to be moved, if a snapshot may show the file
+    there. That of the first move in a generation of the share counts: the file was there in earlier
+    ones. `keep_state` has kept the state of the file."""
     tree = place.tree
     key = (*tree.key(file.id, ""), tree.share.generation)
-    if tree.share.snapshot_generations and txn.get(FORMER_ENTRIES, key) is None:
+    if not tree.share.snapshot_generations or not _has_former_state(txn, place, file):
+        return
+    if txn.get(FORMER_ENTRIES, key) is None:
         node = FormerPlaceNode()
         txn.put(FORMER_ENTRIES, key, _reference(txn, place, file.id, node, generation=0))
+
+
+def _has_former_state(txn: WriteTxn, place: Place, file: Entry) -> bool:
+    """Returns whether the history has a state of the file at this place. It has none of a file that
+    no snapshot shows, and the last one there is of the file if a snapshot shows it at the place
+    that it has now."""
+    last = txn.scan(FORMER_ENTRIES, FORMER_ENTRIES.under(place.key), 1, reverse=True)
+    return any(former.id == file.id for _, former in last)
 
 
 def put_entry(txn: WriteTxn, place: Place, new: Entry) -> Entry:
