@@ -10,7 +10,7 @@ import pytest
 from tests.probes.answers import answer_faults
 from tests.probes.client import Answer, Pairs, Request
 from tests.probes.file.fixture import FileFixture
-from tests.probes.file.operations import VERSION, FileTarget
+from tests.probes.file.operations import SDDL, VERSION, FileTarget
 from tests.server import ACCOUNT
 
 INVALID_HEADER: Final = (400, "InvalidHeaderValue")
@@ -174,6 +174,33 @@ def test_owners_in_smb_shares(files: FileFixture, target: FileTarget) -> None:
             answer = _ask(files, target, "PUT", target.free_file, (), _sent((name, value)))
             assert (answer.status, answer.code) == (400, "UnsupportedHeader")
             assert answer.error()["HeaderName"] == name
+
+
+def test_attributes_and_permissions_in_nfs_shares(files: FileFixture) -> None:
+    """A file must not become read-only by an attribute that no response shows."""
+    target = files.create(is_nfs=True)
+    requests: tuple[tuple[str, Pairs], ...] = (
+        (target.free_file, ()),
+        (target.file, PROPERTIES),
+        (target.free_directory, DIRECTORY),
+        (target.directory, (*DIRECTORY, *PROPERTIES)),
+    )
+    with files.unchanged():
+        for path, query in requests:
+            for name, value in (
+                ("x-ms-file-attributes", "ReadOnly"),
+                ("x-ms-file-attributes", "Hidden"),
+                ("x-ms-file-permission", SDDL),
+            ):
+                answer = _ask(files, target, "PUT", path, query, _sent((name, value)))
+                assert (answer.status, answer.code) == (400, "UnsupportedHeader"), (path, name)
+                assert answer.error()["HeaderName"] == name
+    # Some clients always send what means nothing in particular.
+    for path, query in requests:
+        default = "preserve" if "comp" in dict(query) else "inherit"
+        sent = _sent(("x-ms-file-attributes", "None"), ("x-ms-file-permission", default))
+        assert _ask(files, target, "PUT", path, query, sent).status in {200, 201}, path
+    files.remove(target)
 
 
 def test_empty_headers_are_like_absent_ones(files: FileFixture, target: FileTarget) -> None:
