@@ -232,6 +232,11 @@ def test_bodies_of_new_files(files: FileFixture, target: FileTarget) -> None:
             ((("Content-MD5", "AAAAAAAAAAAAAAAAAAAAAA=="),), b"12345", (400, "Md5Mismatch")),
             ((("x-ms-content-crc64", "AAAAAAAAAAA="),), b"12345", (400, "Crc64Mismatch")),
             ((("x-ms-structured-body", "XSM/9.9"),), b"12345", INVALID_HEADER),
+            ((("Content-MD5", "AAAA"),), b"", (400, "InvalidMd5")),
+            ((("Content-MD5", "AAAAAAAAAAAAAAAAAAAAAA=="),), b"", (400, "Md5Mismatch")),
+            ((("x-ms-content-crc64", "AQAAAAAAAAA="),), b"", (400, "Crc64Mismatch")),
+            ((("x-ms-structured-body", "XSM/9.9"),), b"", INVALID_HEADER),
+            ((("x-ms-structured-content-length", "5"),), b"", (400, "MissingRequiredHeader")),
             ((("x-ms-content-length", "9999999"),), bytes((4 << 20) + 1), (413, "")),
         ):
             answer = _ask(files, target, "PUT", target.free_file, (), _sent(*headers), body)
