@@ -97,6 +97,7 @@ OF_ENTRIES: Final[dict[str, tuple[str, ...]]] = {
     "x-ms-owner": ("root", "-1", "4294967296", DIGITS),
     "x-ms-group": ("root", "1.0", DIGITS),
     "x-ms-allow-trailing-dot": ("yes", "1"),
+    "x-ms-file-permission-format": ("xml", "1"),
 }
 OF_FILES: Final[dict[str, tuple[str, ...]]] = {
     "x-ms-type": ("directory", "File2"),
