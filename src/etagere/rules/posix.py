@@ -8,6 +8,7 @@ from typing import Final
 from etagere.errors import Refusal
 from etagere.model.files import PosixChange, PosixOwner
 from etagere.model.shares import ShareProtocol
+from etagere.rules.file_attributes import FileAttributes
 
 FILE_MODE: Final = PosixOwner().mode
 DIRECTORY_MODE: Final = 0o755
@@ -19,6 +20,8 @@ _MODE: Final = re.compile(r"[0-7]{3,4}", re.ASCII)
 _ID: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
 _ID_MAX: Final = (1 << 32) - 1
 _NOTHING_ASKED: Final = PosixChange()
+_ATTRIBUTES_OF_NEW: Final = FileAttributes.ARCHIVE | FileAttributes.DIRECTORY
+"""What every new entry has. Clients may send it without knowing the protocol of the share."""
 
 
 def parse_mode(written: str) -> int | None:
@@ -63,3 +66,18 @@ def _first_header(asked: PosixChange) -> str:
     if asked.owner is not None:
         return "x-ms-owner"
     return "x-ms-mode" if asked.group is None else "x-ms-group"
+
+
+def check_attributes(owner: PosixOwner | None, asked: FileAttributes) -> Refusal | None:
+    """Refuses attributes of an entry that has an owner and a mode instead: responses would not show
+    what makes it read-only."""
+    if owner is None or not asked & ~_ATTRIBUTES_OF_NEW:
+        return None
+    return Refusal("UnsupportedHeader", {"HeaderName": "x-ms-file-attributes"})
+
+
+def check_permission(owner: PosixOwner | None) -> Refusal | None:
+    """Refuses the permission of an entry that has an owner and a mode instead."""
+    if owner is None:
+        return None
+    return Refusal("UnsupportedHeader", {"HeaderName": "x-ms-file-permission"})

@@ -10,7 +10,7 @@ import pytest
 from tests.probes.answers import answer_faults
 from tests.probes.client import Answer, Pairs, Request
 from tests.probes.file.fixture import FileFixture
-from tests.probes.file.operations import VERSION, FileTarget
+from tests.probes.file.operations import SDDL, VERSION, FileTarget
 from tests.server import ACCOUNT
 
 INVALID_HEADER: Final = (400, "InvalidHeaderValue")
@@ -97,6 +97,7 @@ OF_ENTRIES: Final[dict[str, tuple[str, ...]]] = {
     "x-ms-owner": ("root", "-1", "4294967296", DIGITS),
     "x-ms-group": ("root", "1.0", DIGITS),
     "x-ms-allow-trailing-dot": ("yes", "1"),
+    "x-ms-file-permission-format": ("xml", "1"),
 }
 OF_FILES: Final[dict[str, tuple[str, ...]]] = {
     "x-ms-type": ("directory", "File2"),
@@ -176,6 +177,33 @@ def test_owners_in_smb_shares(files: FileFixture, target: FileTarget) -> None:
             assert answer.error()["HeaderName"] == name
 
 
+def test_attributes_and_permissions_in_nfs_shares(files: FileFixture) -> None:
+    """A file must not become read-only by an attribute that no response shows."""
+    target = files.create(is_nfs=True)
+    requests: tuple[tuple[str, Pairs], ...] = (
+        (target.free_file, ()),
+        (target.file, PROPERTIES),
+        (target.free_directory, DIRECTORY),
+        (target.directory, (*DIRECTORY, *PROPERTIES)),
+    )
+    with files.unchanged():
+        for path, query in requests:
+            for name, value in (
+                ("x-ms-file-attributes", "ReadOnly"),
+                ("x-ms-file-attributes", "Hidden"),
+                ("x-ms-file-permission", SDDL),
+            ):
+                answer = _ask(files, target, "PUT", path, query, _sent((name, value)))
+                assert (answer.status, answer.code) == (400, "UnsupportedHeader"), (path, name)
+                assert answer.error()["HeaderName"] == name
+    # Some clients always send what means nothing in particular.
+    for path, query in requests:
+        default = "preserve" if "comp" in dict(query) else "inherit"
+        sent = _sent(("x-ms-file-attributes", "None"), ("x-ms-file-permission", default))
+        assert _ask(files, target, "PUT", path, query, sent).status in {200, 201}, path
+    files.remove(target)
+
+
 def test_empty_headers_are_like_absent_ones(files: FileFixture, target: FileTarget) -> None:
     """Some tools send an empty header instead of none."""
     names = (
@@ -205,6 +233,11 @@ def test_bodies_of_new_files(files: FileFixture, target: FileTarget) -> None:
             ((("Content-MD5", "AAAAAAAAAAAAAAAAAAAAAA=="),), b"12345", (400, "Md5Mismatch")),
             ((("x-ms-content-crc64", "AAAAAAAAAAA="),), b"12345", (400, "Crc64Mismatch")),
             ((("x-ms-structured-body", "XSM/9.9"),), b"12345", INVALID_HEADER),
+            ((("Content-MD5", "AAAA"),), b"", (400, "InvalidMd5")),
+            ((("Content-MD5", "AAAAAAAAAAAAAAAAAAAAAA=="),), b"", (400, "Md5Mismatch")),
+            ((("x-ms-content-crc64", "AQAAAAAAAAA="),), b"", (400, "Crc64Mismatch")),
+            ((("x-ms-structured-body", "XSM/9.9"),), b"", INVALID_HEADER),
+            ((("x-ms-structured-content-length", "5"),), b"", (400, "MissingRequiredHeader")),
             ((("x-ms-content-length", "9999999"),), bytes((4 << 20) + 1), (413, "")),
         ):
             answer = _ask(files, target, "PUT", target.free_file, (), _sent(*headers), body)

@@ -12,7 +12,7 @@ import pytest
 from tests.probes.answers import answer_faults
 from tests.probes.client import Answer, Pairs, Request
 from tests.probes.file.fixture import FileFixture
-from tests.probes.file.operations import LEASE, SDDL, VERSION, FileTarget
+from tests.probes.file.operations import LEASE, OPERATIONS, SDDL, VERSION, FileTarget
 from tests.server import ACCOUNT
 
 INVALID_HEADER: Final = (400, "InvalidHeaderValue")
@@ -149,6 +149,15 @@ def test_the_elements_of_a_listing(files: FileFixture, target: FileTarget) -> No
     (share,) = ElementTree.fromstring(older).findall("Shares/Share")
     tags = [child.tag for child in share.findall("Properties/*")]
     assert tags == ["Last-Modified", "Etag", "Quota"]
+
+
+def test_the_days_that_a_deleted_share_is_kept(files: FileFixture) -> None:
+    (restore,) = [operation for operation in OPERATIONS if operation.restores]
+    with files.target_for(restore) as target:
+        query = (("comp", "list"), ("prefix", target.share), ("include", "deleted"))
+        page = ElementTree.fromstring(_ask(files, "GET", "", query).body)
+        # The first of the days has just begun.
+        assert page.findtext("Shares/Share/Properties/RemainingRetentionDays") == "1"
 
 
 # Refusals

@@ -171,10 +171,16 @@ def keep_replaced(txn: WriteTxn, place: Place, old: Entry | None) -> FileNode:
 def new_entry(txn: WriteTxn, place: Place, entry_id: int, new: NewEntry, node: Node) -> Entry:
     now, times = txn.now, new.times
     is_directory = isinstance(node, DirectoryNode)
-    attributes = attributes_of_new(
-        FileAttributes(new.attributes), is_directory=is_directory, restores=new.restores
+    attributes = unwrap(
+        attributes_of_new(
+            FileAttributes(new.attributes), is_directory=is_directory, restores=new.restores
+        )
     )
     protocol = place.tree.share.settings.protocol
+    owner = unwrap(posix.owner_of_new(new.posix, _default_mode(node), protocol))
+    abort_if(posix.check_attributes(owner, attributes))
+    if new.permission is not None:
+        abort_if(posix.check_permission(owner))
     return Entry(
         place.name,
         entry_id,
@@ -186,11 +192,11 @@ def new_entry(txn: WriteTxn, place: Place, entry_id: int, new: NewEntry, node: N
             now if times.written is None else times.written,
             now if times.changed is None else times.changed,
         ),
-        int(unwrap(attributes)),
+        int(attributes),
         node,
         permission_of_new(txn, place, new.permission, is_directory=is_directory),
         new.metadata,
-        unwrap(posix.owner_of_new(new.posix, _default_mode(node), protocol)),
+        owner,
     )
 
 
@@ -224,13 +230,17 @@ def _new_time(old: int, asked: int | None, now: int) -> int:
 def new_attributes(old: Entry, asked: int | None) -> int:
     if asked is None:
         return old.attributes
+    abort_if(posix.check_attributes(old.posix, FileAttributes(asked)))
     return int(unwrap(changed_attributes(FileAttributes(asked), is_directory=old.is_directory)))
 
 
 def new_permission(
     txn: WriteTxn, place: Place, old: Entry, asked: int | NewPermission | None
 ) -> int:
-    return old.permission if asked is None else number_of(txn, place.tree.share.id, asked)
+    if asked is None:
+        return old.permission
+    abort_if(posix.check_permission(old.posix))
+    return number_of(txn, place.tree.share.id, asked)
 
 
 def remove(txn: WriteTxn, place: Place, old: Entry) -> int:

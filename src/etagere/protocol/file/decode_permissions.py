@@ -51,6 +51,7 @@ def permission_to_set(exchange: Exchange) -> int | NewPermission | None:
 
 def _permission(exchange: Exchange, default: str) -> int | NewPermission | None:
     written, key = exchange.header(_PERMISSION), exchange.header(_KEY)
+    form = permission_format(exchange)
     if key:
         if written:
             raise invalid_header(_KEY, key)
@@ -59,7 +60,7 @@ def _permission(exchange: Exchange, default: str) -> int | NewPermission | None:
         return None
     if len(written) > INLINE_PERMISSION_BYTES_MAX:
         raise Refused(Refusal("FileInvalidPermission"))
-    return new_permission(written, permission_format(exchange))
+    return new_permission(written, form)
 
 
 def permission_number(key: str) -> int:

@@ -214,7 +214,8 @@ def _properties(row: ShareRow, now: int, version: str) -> str:
     if version >= _TIERS_SINCE:
         parts.append(_ENCRYPTION_SCOPE)
     if row.deleted is not None:
-        days = max(0, row.deleted.expires - now) // _DAY_TICKS
+        # A day that has begun counts.
+        days = -(-max(0, row.deleted.expires - now) // _DAY_TICKS)
         parts.append(f"<DeletedTime>{http_date(row.deleted.deleted)}</DeletedTime>")
         parts.append(f"<RemainingRetentionDays>{days}</RemainingRetentionDays>")
     return "".join(parts)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from typing import Final
+
 from msgspec.structs import replace
 
 from etagere.auth.permissions import RENAME_FILE_SOURCE
@@ -29,6 +32,8 @@ from etagere.protocol.rest.metadata import metadata_headers, read_metadata
 from etagere.protocol.rest.responses import stamp_headers
 from etagere.rules.opens import RestAccess
 
+_EMPTY_MD5: Final = hashlib.md5(usedforsecurity=False).digest()
+
 
 async def create_file(exchange: Exchange, deps: FileDependencies) -> Response:
     decode_entries.require_type_file(exchange)
@@ -44,8 +49,15 @@ async def create_file(exchange: Exchange, deps: FileDependencies) -> Response:
     )
     if exchange.http.body.length != 0:
         return await _create_with_bytes(exchange, deps, command)
+    _require_empty(exchange)
     entry = await access.write(exchange, deps, RestAccess.REPLACE, entries.create_file, command)
     return Response(201, encode.changed_headers(entry))
+
+
+def _require_empty(exchange: Exchange) -> None:
+    """Refuses a request without a body that announces one: its bytes have been lost."""
+    uploads.announced_length(exchange, RANGE_BYTES_MAX)
+    checksums.require_intact(exchange, uploads.NO_BODY, _EMPTY_MD5)
 
 
 async def _create_with_bytes(
