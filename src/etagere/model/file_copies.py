@@ -66,7 +66,7 @@ class FileDestination(Part, frozen=True):
     copies_mode: bool = False
 
 
-class _ToFile(Command, frozen=True):
+class CopyToFile(Command, frozen=True):
     """A command that creates or replaces the destination of a copy."""
 
     destination: FileDestination
@@ -76,13 +76,13 @@ class _ToFile(Command, frozen=True):
         return replace(self, destination=replace(self.destination, path=path))
 
 
-class CopyFile(_ToFile, frozen=True):
+class CopyFile(CopyToFile, frozen=True):
     """Copy a blob or file of this store, sharing its bytes."""
 
     source: SourceBlob | SourceFile
 
 
-class PutFileCopy(_ToFile, frozen=True):
+class PutFileCopy(CopyToFile, frozen=True):
     """Create a file from bytes that were read from a source."""
 
     body: Body
@@ -90,7 +90,7 @@ class PutFileCopy(_ToFile, frozen=True):
     metadata: Metadata
 
 
-class BeginFileCopy(_ToFile, frozen=True):
+class BeginFileCopy(CopyToFile, frozen=True):
     """Create the destination of a copy whose source is read later."""
 
     total: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from azure.storage.fileshare import (
 from azure.storage.fileshare import Handle as ListedHandle
 
 from etagere.opens.caches import CacheGrant
+from etagere.opens.table import REST_WAIT_SECONDS_MAX
 from etagere.rules.dates import parse_instant
 from etagere.rules.opens import EVERYTHING, Access, Caching
 from tests.sdk.file.front_end import SESSION, FileFrontEnd, file_front_end
@@ -366,6 +368,21 @@ def test_caches_are_flushed(share: ShareClient, front_end: FileFrontEnd) -> None
     timer.join()
     file.upload_range(b"x", 0, 1)
     assert told == [Caching.READ, Caching.NONE]
+
+
+def test_copies_wait_for_caches_as_long_as_their_timeout(
+    share: ShareClient, front_end: FileFrontEnd
+) -> None:
+    cached, other = share.get_file_client(REPORT), share.get_file_client("other")
+    other.create_file(1)
+    grant = CacheGrant(Caching.READ | Caching.WRITE, lambda _: None)
+    front_end.open(share.share_name, REPORT, R | W, grant=grant)
+    started = time.monotonic()
+    with refused(400, "CannotVerifyCopySource"):
+        other.start_copy_from_url(cached.url, timeout=1)
+    with refused(408, "ClientCacheFlushDelay"):
+        cached.start_copy_from_url(other.url, timeout=1)
+    assert time.monotonic() - started < REST_WAIT_SECONDS_MAX
 
 
 def test_a_deleted_share_closes_its_handles(

@@ -7,19 +7,17 @@ directly.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from etagere.engine.interface import ReadTxn, WriteTxn
 from etagere.model.files import EntryPath
-from etagere.opens.table import REST_WAIT_SECONDS_MAX
+from etagere.protocol.file.decode import wait_seconds
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.rest.exchange import Exchange
 from etagere.rules.opens import RestAccess
-
-_TIMEOUT_DIGITS_MAX: Final = 9
 
 
 class PathCommand(Protocol):
@@ -69,13 +67,3 @@ def _with_path(command: C, path: EntryPath) -> C:
     if path is command.path:
         return command
     return cast("C", replace(cast("Struct", command), path=path))
-
-
-def wait_seconds(exchange: Exchange) -> float:
-    """Returns how long a request waits for SMB clients to give up their caches."""
-    written = exchange.parameter("timeout")
-    if not written or not written.isascii() or not written.isdigit():
-        return REST_WAIT_SECONDS_MAX
-    if len(written) > _TIMEOUT_DIGITS_MAX:
-        return REST_WAIT_SECONDS_MAX
-    return min(float(written), REST_WAIT_SECONDS_MAX)

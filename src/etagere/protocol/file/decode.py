@@ -10,12 +10,14 @@ from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.files import EntryPath
 from etagere.model.shares import ShareName, ShareRef
+from etagere.opens.table import REST_WAIT_SECONDS_MAX
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.requests import bad_parameter, invalid_header
 from etagere.rules import dates
 from etagere.rules.file_names import check_path, check_share_name, split_path
 
 _TRAILING_DOT_HEADER: Final = "x-ms-allow-trailing-dot"
+_TIMEOUT_DIGITS_MAX: Final = 9
 
 
 def target(exchange: Exchange, trailing_dot_header: str = _TRAILING_DOT_HEADER) -> str:
@@ -92,3 +94,13 @@ def switch(exchange: Exchange, name: str, *, default: bool = False) -> bool:
     if written.lower() not in ("true", "false"):
         raise invalid_header(name, written)
     return written.lower() == "true"
+
+
+def wait_seconds(exchange: Exchange) -> float:
+    """Returns how long a request waits for SMB clients to give up their caches."""
+    written = exchange.parameter("timeout")
+    if not written or not written.isascii() or not written.isdigit():
+        return REST_WAIT_SECONDS_MAX
+    if len(written) > _TIMEOUT_DIGITS_MAX:
+        return REST_WAIT_SECONDS_MAX
+    return min(float(written), REST_WAIT_SECONDS_MAX)

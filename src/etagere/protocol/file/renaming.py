@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from etagere.auth.permissions import Permission
 from etagere.model.files import Entry, EntryPath, RenameEntry
 from etagere.operations.file import renames
-from etagere.protocol.file import access, decode, decode_entries, decode_permissions, encode
+from etagere.protocol.file import decode, decode_entries, decode_permissions, encode
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.file.rename_sources import authorized_source
 from etagere.protocol.http.messages import Response
@@ -47,6 +47,6 @@ async def rename(
         return deps.engine.write(renames.rename_entry, checked)
 
     entry = await deps.opens.rest_rename(
-        command.source, command.destination, run, seconds_max=access.wait_seconds(exchange)
+        command.source, command.destination, run, seconds_max=decode.wait_seconds(exchange)
     )
     return Response(200, encode.changed_headers(entry))

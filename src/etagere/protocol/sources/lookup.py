@@ -187,7 +187,8 @@ class FileLookup:
         path = self._ask.path
         if self._opens is None:
             return await read(path)
-        return await self._opens.rest(path, RestAccess.READ, read)
+        seconds_max = file_decode.wait_seconds(self._exchange)
+        return await self._opens.rest(path, RestAccess.READ, read, seconds_max=seconds_max)
 
 
 def _open_file(txn: ReadTxn, asked: tuple[OpenFile, Check]) -> ranges.OpenedFile | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from etagere.model.file_copies import (
     AbortFileCopy,
     BeginFileCopy,
     CopyFile,
+    CopyToFile,
     FileDestination,
     PutFileCopy,
 )
@@ -27,7 +28,7 @@ from etagere.model.ids import new_id
 from etagere.model.sources import SourceBlob
 from etagere.operations.file import copies, pending_copies, ranges
 from etagere.operations.sources import PIECES_GONE
-from etagere.protocol.file import decode, decode_copies, decode_ranges
+from etagere.protocol.file import access, decode, decode_copies, decode_ranges
 from etagere.protocol.file.decode_entries import FILE_BYTES_MAX
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.file.encode import ENCRYPTED
@@ -39,16 +40,14 @@ from etagere.protocol.rest.ranges import source_range
 from etagere.protocol.rest.requests import invalid_header
 from etagere.protocol.rest.responses import stamp_headers
 from etagere.protocol.sources import requests
-from etagere.protocol.sources.opening import (
-    COPY,
-    COPY_OF_BYTES,
-    UPLOAD,
-    Source,
-)
+from etagere.protocol.sources.opening import COPY, COPY_OF_BYTES, UPLOAD, Source
 from etagere.protocol.sources.receiving import ReceivedSource, copied_source, shared_source
 from etagere.protocol.sources.remote import RemoteSource, too_large
 from etagere.rules.leases import format_lease_id
 from etagere.rules.opens import RestAccess
+
+C = TypeVar("C", bound=CopyToFile)
+T = TypeVar("T")
 
 _COPIED_AT_ONCE_BYTES_MAX = 16 << 20
 """The bytes of longer sources are copied after the response."""
@@ -72,11 +71,7 @@ async def copy_file(exchange: Exchange, deps: FileDependencies) -> Response:
         if isinstance(source.found, SourceBlob):
             decode_copies.require_file_source(exchange)
         command = CopyFile(asked, source.found)
-        entry = await deps.opens.rest(
-            asked.path,
-            RestAccess.REPLACE,
-            lambda path: deps.engine.write(copies.copy_file, command.at(path)),
-        )
+        entry = await _write_copy(exchange, deps, copies.copy_file, command)
         if entry is None:
             entry = await _copy_bytes(exchange, deps, asked)
     return _accepted(entry)
@@ -92,11 +87,7 @@ async def _copy_bytes(exchange: Exchange, deps: FileDependencies, asked: FileDes
         async with deps.store.writer(source.length, inline=False) as writer:
             body = await uploads.receive_source(source.chunks(), writer)
             command = PutFileCopy(asked, body, source.headers, source.metadata)
-            return await deps.opens.rest(
-                asked.path,
-                RestAccess.REPLACE,
-                lambda path: deps.engine.write(copies.put_file_copy, command.at(path)),
-            )
+            return await _write_copy(exchange, deps, copies.put_file_copy, command)
 
 
 async def _begin_copy(
@@ -115,11 +106,7 @@ async def _begin_copy(
         # The MD5 of a blob of this store is what its client has set.
         md5 = command.headers.content_md5 if isinstance(source, RemoteSource) else None
         with deps.copying.reserve(asked.copy_id):
-            begun = await deps.opens.rest(
-                asked.path,
-                RestAccess.REPLACE,
-                lambda path: deps.engine.write(pending_copies.begin_file_copy, command.at(path)),
-            )
+            begun = await _write_copy(exchange, deps, pending_copies.begin_file_copy, command)
             deps.copying.start(begun.copy_ref, source, md5)
     except BaseException:
         await source.close()
@@ -127,14 +114,25 @@ async def _begin_copy(
     return begun.entry
 
 
+async def _write_copy(
+    exchange: Exchange,
+    deps: FileDependencies,
+    operation: Callable[[WriteTxn, C], T],
+    command: C,
+) -> T:
+    """Creates or replaces the destination when its open handles allow it."""
+    return await deps.opens.rest(
+        command.destination.path,
+        RestAccess.REPLACE,
+        lambda path: deps.engine.write(operation, command.at(path)),
+        seconds_max=decode.wait_seconds(exchange),
+    )
+
+
 async def abort_copy_file(exchange: Exchange, deps: FileDependencies) -> Response:
     copy_id = requests.aborted_copy(exchange)
     command = AbortFileCopy(decode.path_to_change(exchange), copy_id, leases.lease_id(exchange))
-    await deps.opens.rest(
-        command.path,
-        RestAccess.QUERY,
-        lambda path: deps.engine.write(pending_copies.abort_file_copy, replace(command, path=path)),
-    )
+    await access.write(exchange, deps, RestAccess.QUERY, pending_copies.abort_file_copy, command)
     deps.copying.cancel(copy_id)
     return Response(204)
 
@@ -190,7 +188,10 @@ async def _put_range(
     if shared is not None:
         whole = replace(command, body=shared.body, borrowed=True)
         try:
-            return shared, await _write(deps, copies.put_shared_range, whole)
+            entry = await access.write(
+                exchange, deps, RestAccess.WRITE, copies.put_shared_range, whole
+            )
+            return shared, entry
         except Refused as refused:
             if refused.refusal.code != PIECES_GONE:
                 raise
@@ -198,14 +199,5 @@ async def _put_range(
         if received.body.length != command.body.length:
             raise Refused(Refusal("InvalidRange", {"ContentLength": received.body.length}))
         whole = replace(command, body=received.body)
-        return received, await _write(deps, ranges.put_range, whole)
-
-
-async def _write(
-    deps: FileDependencies, operation: Callable[[WriteTxn, PutRange], Entry], command: PutRange
-) -> Entry:
-    return await deps.opens.rest(
-        command.path,
-        RestAccess.WRITE,
-        lambda path: deps.engine.write(operation, replace(command, path=path)),
-    )
+        entry = await access.write(exchange, deps, RestAccess.WRITE, ranges.put_range, whole)
+        return received, entry

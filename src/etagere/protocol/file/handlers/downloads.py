@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from etagere.bodies.store import BodyReader
 from etagere.model.files import EntryPath
 from etagere.operations.file import ranges
-from etagere.protocol.file import access, decode_ranges, encode
+from etagere.protocol.file import decode, decode_ranges, encode
 from etagere.protocol.file.decode_entries import FILE_BYTES_MAX
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.http.messages import Response
@@ -65,7 +65,7 @@ async def _located(
         RestAccess.READ,
         run,
         span=_span(asked),
-        seconds_max=access.wait_seconds(exchange),
+        seconds_max=decode.wait_seconds(exchange),
     )
 
 

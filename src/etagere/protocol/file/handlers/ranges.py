@@ -16,7 +16,7 @@ from etagere.model.files import Entry, EntryPath, FileRanges
 from etagere.model.ids import new_id
 from etagere.operations.file import ranges
 from etagere.protocol.codecs import range_lists
-from etagere.protocol.file import access, decode_ranges
+from etagere.protocol.file import access, decode, decode_ranges
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.file.encode import ENCRYPTED
 from etagere.protocol.http.messages import Response
@@ -96,7 +96,7 @@ async def list_ranges(exchange: Exchange, deps: FileDependencies) -> Response:
             exchange.read_class("list_ranges"),
         )
 
-    seconds_max = access.wait_seconds(exchange)
+    seconds_max = decode.wait_seconds(exchange)
     listed = await deps.opens.rest(command.ask.path, RestAccess.READ, run, seconds_max=seconds_max)
     paged = exchange.version >= decode_ranges.RANGES_PAGED_SINCE
     if listed.following is not None and not paged:
