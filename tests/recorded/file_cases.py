@@ -265,7 +265,8 @@ add("File_GetRangeList", 412, list_ranges, leased, "LeaseIdMismatchWithFileOpera
     {"x-ms-lease-id": OTHER_LEASE}, versions=FILE_LEASES)  # fmt: skip
 
 
-@FILE.case("File_GetRangeList", 200, name="difference", share=16, versions=NEWER)
+@FILE.case("File_GetRangeList", 200, name="difference", share=16, versions=NEWER,
+           elements=("Ranges/Range", "Ranges/ClearRange"))  # fmt: skip
 def list_changed_ranges(context: CaseContext) -> Request:
     path = put(context, content=SECTORS * 2)
     moment = take_snapshot(context)

@@ -12,9 +12,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.probes.tokens import share_token
 from tests.recorded.cases import CaseContext, Target
 from tests.recorded.file_requests import (
     DIRECTORY,
+    HERE,
     LEASE,
     META,
     NEW,
@@ -41,6 +43,7 @@ from tests.recorded.file_requests import (
     write,
 )
 from tests.recorded.run import target
+from tests.server import ACCOUNT, KEY
 
 Headers = dict[str, str]
 _STAMP: Final = ("etag", "last-modified")
@@ -262,6 +265,19 @@ def test_renames_set_times_attributes_and_permission(context: CaseContext, kind:
     assert after["x-ms-file-permission-key"] != before["x-ms-file-permission-key"]
 
 
+def test_a_renamed_file_keeps_its_lease(context: CaseContext) -> None:
+    source, target = put(context), put(context, "renamed", b"")
+    context.do("PUT", source, {"comp": "metadata"}, META)
+    lease(context, source)
+    lease(context, target)
+    sent = {"x-ms-source-lease-id": LEASE, "x-ms-destination-lease-id": LEASE}
+    sent |= {"x-ms-file-rename-replace-if-exists": "true"}
+    sent["x-ms-file-rename-source"] = f"{HERE}/{ACCOUNT}/{source}"
+    context.do("PUT", target, {"comp": "rename"}, sent)
+    shown = head(context, target)
+    assert (shown["x-ms-lease-state"], shown["x-ms-meta-hello"]) == ("leased", "world")
+
+
 def test_a_directory_can_replace_a_file(context: CaseContext) -> None:
     for number, (attributes, headers) in enumerate(
         (
@@ -394,6 +410,17 @@ def test_lists_have_one_order(context: CaseContext) -> None:
     assert names == [["a", "b"], ["C", "D"], ["e"]]
 
 
+def test_listed_times(context: CaseContext) -> None:
+    created = head(context, put(context, content=SECTORS))[_CREATED]
+    changed = head(context, f"{context.name}/file")[_CHANGED]
+    query = {"comp": "list", **DIRECTORY, "include": "Timestamps"}
+    page = ElementTree.fromstring(context.do("GET", context.name, query).body)
+    names = ("CreationTime", "LastAccessTime", "LastWriteTime", "ChangeTime")
+    shown = [page.findtext(f"Entries/File/Properties/{name}") for name in names]
+    assert shown == [created, created, changed, changed]
+    assert created != changed
+
+
 def test_what_lists_repeat(context: CaseContext) -> None:
     directory(context)
     query = {"comp": "list", **DIRECTORY}
@@ -421,6 +448,39 @@ def test_ranges_of_an_empty_file(context: CaseContext) -> None:
     assert (answer.status, answer.headers["content-range"]) == (416, "bytes */0")
     whole = context.do("GET", path)
     assert (whole.status, whole.headers["content-length"]) == (200, "0")
+
+
+def test_changed_ranges_are_listed_in_one_order(context: CaseContext) -> None:
+    path = put(context, content=b"", x_ms_content_length="2048")
+    first = take_snapshot(context)
+    write(context, path, b"a" * 1_536)
+    second = take_snapshot(context)
+    clear(context, path, 512, 512)
+
+    def ranges(**query: str) -> list[tuple[str, ...]]:
+        body = context.do("GET", path, {"comp": "rangelist", **query}).body
+        found = ElementTree.fromstring(body)
+        return [(each.tag, *(part.text or "" for part in each)) for each in found]
+
+    start, hole, end = (
+        ("Range", "0", "511"),
+        ("ClearRange", "512", "1023"),
+        ("Range", "1024", "1535"),
+    )
+    assert ranges(prevsharesnapshot=first) == [start, hole, end]
+    assert ranges(prevsharesnapshot=second) == [hole]
+    assert ranges() == [start, end]
+    assert ranges(sharesnapshot=second) == [("Range", "0", "1535")]
+    assert ranges(sharesnapshot=first) == []
+
+
+def test_tokens_choose_the_version(context: CaseContext) -> None:
+    path = put(context)
+    token = share_token(ACCOUNT, KEY, context.name, "file", sv="2019-12-12")
+    request = context.request("GET", path, {}, {"x-ms-version": ""})
+    assert context.ask(token.put_on(request)).headers["x-ms-version"] == "2019-12-12"
+    request = context.request("GET", path)
+    assert context.ask(token.put_on(request)).headers["x-ms-version"] == _NEWEST
 
 
 def test_checksums_of_ranges(context: CaseContext) -> None:

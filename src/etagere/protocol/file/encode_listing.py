@@ -106,10 +106,10 @@ def _properties(entry: Entry, include: set[str]) -> str:
             created = format_instant(times.created)
         if times.changed != times.written:
             changed = format_instant(times.changed)
-        # Times of access are not kept; that of the last write is the latest that is known.
+        # Times of access are not kept. The service, too, shows that of the creation after writes.
         shown = (
             f"<CreationTime>{created}</CreationTime>"
-            f"<LastAccessTime>{written}</LastAccessTime>"
+            f"<LastAccessTime>{created}</LastAccessTime>"
             f"<LastWriteTime>{written}</LastWriteTime>"
             f"<ChangeTime>{changed}</ChangeTime>"
             f"<Last-Modified>{http_date(entry.stamp)}</Last-Modified>"
