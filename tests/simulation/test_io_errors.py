@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,6 +31,8 @@ _SECONDS_AFTER_ERROR: Final = 0.8
 """How long the clients go on after the error."""
 # Small bodies are stored in the ledger, large ones in segments.
 _SIZES: Final = (30_000, 100_000)
+
+_READY: Final = re.compile(r"^READY (.*)\n", re.MULTILINE)
 
 _sign = shared_key(ACCOUNT, KEY)
 
@@ -86,9 +89,10 @@ def _broken(directory: Path, error: InjectedError, log_path: Path, service: str)
             start_new_session=True,
         )
     try:
-        eventually(lambda: b"READY" in ready.read_bytes(), "the server")
-        words = ready.read_text().split("READY", 1)[1].split()
-        yield dict(word.split("=", 1) for word in words if "=" in word)[service]
+        eventually(lambda: _READY.search(ready.read_text()) is not None, "the server")
+        found = _READY.search(ready.read_text())
+        assert found is not None
+        yield dict(word.split("=", 1) for word in found[1].split())[service]
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
