@@ -346,7 +346,7 @@ FILE = [
     ("abort_copy_file", "o", "w", "sf"),
     ("create_symbolic_link", "o", "c|w", "sf"),
     ("get_symbolic_link", "o", "r", "sf"),
-    ("create_hard_link", "o", "w", "s"),
+    ("create_hard_link", "o", "rw", "s"),
     ("list_handles", "co", "l", "s"),
     ("force_close_handles", "co", "w", "s"),
 ]

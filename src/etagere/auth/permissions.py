@@ -167,8 +167,9 @@ def on_file(letters: str, *, if_absent: str | None = None) -> Permission:
 
 
 def on_hard_link() -> Permission:
-    """A hard link gives a file another name, so a token for one name is not enough."""
-    return Permission("o", "w", "w", _SHARE)
+    """A hard link gives a file another name, so a token for one name is not enough. Without `r`, a
+    caller could give a file that he may only write a name under which he may read it."""
+    return Permission("o", "rw", "rw", _SHARE)
 
 
 READ_FILE: Final = on_file("r")

@@ -25,7 +25,13 @@ from tests.probes.file.operations import (
     FileOperation,
     FileTarget,
 )
-from tests.probes.tokens import FILE_LETTERS, SHARE_LETTERS, Token, share_token
+from tests.probes.tokens import (
+    FILE_LETTERS,
+    SHARE_LETTERS,
+    Token,
+    account_token,
+    share_token,
+)
 from tests.server import ACCOUNT, KEY
 
 OUT_OF_SCOPE: Final = (AUTHENTICATION_FAILED, AUTHORIZATION_FAILURE)
@@ -180,6 +186,30 @@ def test_resources_are_not_exchangeable(
         for resource in ("c", "b", "d", "bs", "", "S", "F", "sf"):
             answer = files.client.ask(share.setting("sr", resource).put_on(request))
             assert not refusal_fault(answer, AUTHENTICATION_FAILED), resource
+
+
+# Hard links
+
+
+@pytest.mark.parametrize("letters", ["w", "c", "cw", "cwd", "r", "rcd"])
+def test_a_hard_link_is_no_way_to_read_a_file(files: FileFixture, letters: str) -> None:
+    """Otherwise a caller who may write all files, and read one path, could read all files."""
+    target = files.create(is_nfs=True)
+    path = f"/{ACCOUNT}/{target.share}/{target.free_file}"
+    headers = (
+        ("x-ms-version", VERSION),
+        ("x-ms-type", "file"),
+        ("x-ms-file-target-file", f"/{target.file}"),
+    )
+    request = Request("PUT", path, (("restype", "hardlink"),), headers)
+    with files.unchanged():
+        for token in (
+            share_token(ACCOUNT, KEY, target.share, permissions=letters),
+            account_token(ACCOUNT, KEY, permissions=letters, services="f"),
+        ):
+            answer = files.client.ask(token.put_on(request))
+            assert not refusal_fault(answer, PERMISSION_MISMATCH), answer
+    files.remove(target)
 
 
 # Sources of renames
