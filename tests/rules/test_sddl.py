@@ -492,19 +492,6 @@ def test_object_entries_raise_the_revision_of_their_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("O:SYG:SYD:P(A;;FA;;;BA)", "O:SYG:SYD:P(A;;FA;;;BA)S:NO_ACCESS_CONTROL"),
-        ("O:SYG:SYD:S:NO_ACCESS_CONTROL", "O:SYG:SYD:S:NO_ACCESS_CONTROL"),
-        ("O:SYG:SYD:S:", "O:SYG:SYD:S:"),
-        ("O:SYG:SYD:S:(AU;SA;FA;;;WD)", "O:SYG:SYD:S:(AU;SA;FA;;;WD)"),
-    ],
-)
-def test_absent_sacl_can_be_printed_as_null(text: str, expected: str) -> None:
-    assert format_sddl(parse_sddl(text), null_sacl_if_absent=True) == expected
-
-
-@pytest.mark.parametrize(
     "descriptor",
     [
         SecurityDescriptor(dacl=Acl((CustomAce(0x99, 0, b""),))),

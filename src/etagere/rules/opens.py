@@ -89,14 +89,6 @@ _REST_MODES: Final = {
 }
 
 
-def check_rest_access(asked: RestAccess, opens: Iterable[OpenMode]) -> Refusal | None:
-    """Refuses a REST operation that the SMB opens of the entry do not allow."""
-    for held in opens:
-        if refused_by(asked, held):
-            return Refusal("SharingViolation")
-    return None
-
-
 def refused_by(asked: RestAccess, held: OpenMode) -> bool:
     """Whether an SMB open does not allow a REST operation."""
     return asked is RestAccess.DELETE or conflicts(asked.mode, held)

@@ -480,13 +480,8 @@ def parse_sddl(text: str, domain: Sid | None = None) -> SecurityDescriptor:
     return SecurityDescriptor(sids.get("O"), sids.get("G"), acls.get("D"), acls.get("S"), control)
 
 
-def format_sddl(
-    descriptor: SecurityDescriptor, domain: Sid | None = None, *, null_sacl_if_absent: bool = False
-) -> str:
-    """Returns the descriptor as Windows prints it, or raises NoSddlFormError.
-
-    With `null_sacl_if_absent` a descriptor without a SACL ends in `S:NO_ACCESS_CONTROL`.
-    """
+def format_sddl(descriptor: SecurityDescriptor, domain: Sid | None = None) -> str:
+    """Returns the descriptor as Windows prints it, or raises NoSddlFormError."""
     parts: list[str] = []
     if descriptor.owner is not None:
         parts += ("O:", format_sid(descriptor.owner, domain))
@@ -495,9 +490,6 @@ def format_sddl(
     control = descriptor.control
     if descriptor.dacl is not None:
         parts += ("D:", _format_acl(descriptor.dacl, control, _DACL_FLAGS, _DACL_NAMES, domain))
-    sacl = descriptor.sacl
-    if sacl is None and null_sacl_if_absent:
-        sacl = NULL_ACL
-    if sacl is not None:
-        parts += ("S:", _format_acl(sacl, control, _SACL_FLAGS, _SACL_NAMES, domain))
+    if descriptor.sacl is not None:
+        parts += ("S:", _format_acl(descriptor.sacl, control, _SACL_FLAGS, _SACL_NAMES, domain))
     return "".join(parts)

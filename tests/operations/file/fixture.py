@@ -9,7 +9,7 @@ from hypothesis.strategies import SearchStrategy
 
 from etagere.bodies.audit.walk import check
 from etagere.bodies.segments import Reap, reap
-from etagere.engine.interface import T
+from etagere.engine.interface import ReadTxn, Steps, T
 from etagere.model.files import (
     ClearRange,
     CreateDirectory,
@@ -60,6 +60,7 @@ from etagere.operations.file.purging import (
     purge_histories,
     purge_shares,
 )
+from etagere.operations.pages import FilledPage, FillPage
 from etagere.operations.service import SetServiceProperties, set_service_properties
 from etagere.operations.tree_audits import TREE_AUDITS
 from etagere.rules.file_ranges import cleared_range
@@ -70,6 +71,12 @@ from tests.operations.pages import filled
 
 SHARE = ShareName(ACCOUNT, "docs")
 NEW = NewEntry(NewTimes(), 0)
+
+
+def list_entries(txn: ReadTxn, command: FillPage[ListEntries, Entry]) -> Steps[FilledPage[Entry]]:
+    """Lists the entries of a directory."""
+    listed = yield from listing.list_directory(txn, command)
+    return listed.filled
 
 
 def keep_deleted_shares(account: str, days: int) -> SetServiceProperties:
@@ -224,9 +231,7 @@ class FileFixture(EngineFixture):
         self, path: str = "", snapshot: int | None = None, limit: int = 1_000, **asked: Any
     ) -> tuple[list[Entry], Entry | None]:
         command = ListEntries(path_of(path, snapshot), limit, **asked)
-        rows, following = await self.read(
-            lambda txn, c: filled(txn, listing.list_entries, c), command
-        )
+        rows, following = await self.read(lambda txn, c: filled(txn, list_entries, c), command)
         return list(rows), following
 
     async def names(self, path: str = "", snapshot: int | None = None, **asked: Any) -> list[str]:

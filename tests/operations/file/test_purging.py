@@ -12,10 +12,9 @@ from etagere.engine.interface import ReadTxn, Steps
 from etagere.jobs.purging import purge
 from etagere.jobs.supervision import Job
 from etagere.model.files import Entry, ListEntries
-from etagere.operations.file import listing
 from etagere.operations.file.purging import may_purge
 from etagere.operations.pages import FilledPage, FillPage
-from tests.operations.file.fixture import FileFixture, file_test, path_of
+from tests.operations.file.fixture import FileFixture, file_test, list_entries, path_of
 from tests.operations.fixture import code_of
 from tests.operations.pages import RowsPage
 
@@ -139,7 +138,7 @@ async def test_a_listing_of_many_newer_entries_takes_several_steps(files: FileFi
         asked = ListEntries(path_of("", taken), 1_000, marker=marker)
         command = FillPage(asked, lambda _now: page)
         overdue: ReadTxn = _OverdueTxn(txn, 3)  # type: ignore[assignment]
-        filled, steps = _run(listing.list_entries(overdue, command))
+        filled, steps = _run(list_entries(overdue, command))
         assert steps >= 1
         following = "" if filled.following is None else filled.following.name.upper()
         return [entry.name for entry in page.rows], following

@@ -48,7 +48,6 @@ from etagere.operations.file import (
     copies,
     entries,
     links,
-    listing,
     pending_copies,
     purging,
     ranges,
@@ -61,7 +60,7 @@ from tests.clocks import SharedClock
 from tests.operations.blob.consistency import require_balanced, rows
 from tests.operations.file.consistency import require_trees
 from tests.operations.file.copying import of, to
-from tests.operations.file.fixture import NEW, SHARE, keep_deleted_shares, path_of
+from tests.operations.file.fixture import NEW, SHARE, keep_deleted_shares, list_entries, path_of
 from tests.operations.interleaving import Call, Interleavings, execute, execute_until_done, look
 from tests.operations.pages import filled
 
@@ -228,7 +227,7 @@ def _visible(txn: MemoryReadTxn, _: None) -> object:
 def _tree(txn: ReadTxn, directory: str, snapshot: int | None) -> object:
     found: dict[str, object] = {}
     command = ListEntries(path_of(directory, snapshot), 1_000)
-    for entry in filled(txn, listing.list_entries, command)[0]:
+    for entry in filled(txn, list_entries, command)[0]:
         path = f"{directory}/{entry.name}" if directory else entry.name
         if isinstance(entry.node, FileNode):
             plan = locate(txn, entry.node.content)

@@ -47,7 +47,7 @@ from etagere.operations.file.tree import (
     find_at,
     guard_entry,
     guard_path,
-    is_empty,
+    is_directory_empty,
     put_entry,
     put_unversioned,
     release_content,
@@ -202,6 +202,6 @@ def delete_entry(txn: WriteTxn, command: DeleteEntry) -> int:
     place = guard_path(txn, command.path)
     old = find_changeable(txn, place, command.is_directory, command.lease_id)
     abort_if(check_writable(FileAttributes(old.attributes)))
-    if isinstance(old.node, DirectoryNode) and not is_empty(txn, place, old.id):
+    if old.is_directory and not is_directory_empty(txn, (place.tree.share.id, old.id)):
         raise Refused(Refusal("DirectoryNotEmpty"))
     return remove(txn, place, old)

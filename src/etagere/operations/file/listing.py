@@ -34,7 +34,14 @@ from etagere.rules.file_names import fold_name
 # Entries
 
 
-def list_entries(txn: ReadTxn, command: FillPage[ListEntries, Entry]) -> Steps[FilledPage[Entry]]:
+class ListedDirectory(NamedTuple):
+    """A page of a directory."""
+
+    directory_id: int
+    filled: FilledPage[Entry]
+
+
+def list_directory(txn: ReadTxn, command: FillPage[ListEntries, Entry]) -> Steps[ListedDirectory]:
     """Lists the entries of a directory, as they are or in a snapshot, in the order of their folded
     names."""
     asked, step_size = command.asked, StepSize()
@@ -44,22 +51,8 @@ def list_entries(txn: ReadTxn, command: FillPage[ListEntries, Entry]) -> Steps[F
         slices = _current(txn, tree, directory_id, asked, step_size)
     else:
         slices = _in_snapshot(txn, tree, directory_id, asked, step_size, tree.generation)
-    return pages.fill(txn, command, slices, asked.limit, step_size)
-
-
-class ListedDirectory(NamedTuple):
-    """A page of a directory."""
-
-    directory_id: int
-    filled: FilledPage[Entry]
-
-
-def list_directory(txn: ReadTxn, command: FillPage[ListEntries, Entry]) -> Steps[ListedDirectory]:
-    """Lists the entries of a directory, as `list_entries` does, and tells its id."""
-    path = command.asked.path
-    directory = find_directory(txn, find_tree(txn, path.ref), path.components)
-    filled = yield from list_entries(txn, command)
-    return ListedDirectory(directory.id, filled)
+    filled = yield from pages.fill(txn, command, slices, asked.limit, step_size)
+    return ListedDirectory(directory_id, filled)
 
 
 def _current(

@@ -25,7 +25,6 @@ from msgspec.structs import replace
 from etagere.bodies.contents import MissingRecord, release, share
 from etagere.engine.interface import EXCLUSIVE, SHARED, Guard, ReadTxn, Refused, WriteTxn
 from etagere.errors import Refusal
-from etagere.model.blobs import CopyStatus
 from etagere.model.files import (
     NO_ENTRY,
     ROOT_ID,
@@ -278,17 +277,14 @@ def locate_entry(txn: ReadTxn, path: EntryPath) -> LocatedEntry:
         names.append(name if entry is None else entry.name)
     file = entry.node if entry is not None and isinstance(entry.node, FileNode) else None
     is_leased = file is not None and effective_state(file.lease, txn.steady_now) in LOCKED
-    is_copied = file is not None and _is_copied(file)
+    is_copied = file is not None and is_pending(file)
     above = tuple(directory_ids) or (ROOT_ID,)
     return LocatedEntry(share_id, above, tuple(names), entry, is_leased, is_copied)
 
 
-def _is_copied(file: FileNode) -> bool:
-    return file.copied is not None and file.copied.status is CopyStatus.PENDING
-
-
-def is_directory_empty(txn: ReadTxn, directory: tuple[bytes, int]) -> bool:
-    """Returns whether a directory, by the ids of its share and of itself, has no entries now."""
+def is_directory_empty(txn: ReadTxn | WriteTxn, directory: tuple[bytes, int]) -> bool:
+    """Returns whether a directory, by the ids of its share and of itself, has no entries now. It
+    stays empty until the commit if the caller has guarded it exclusively."""
     span = ENTRIES.starting(ENTRIES.under(directory), (*directory, AFTER_ROOT))
     return not txn.scan(ENTRIES, span, 1)
 
@@ -443,11 +439,6 @@ def keep_link(txn: WriteTxn, place: Place) -> None:
 def release_content(txn: WriteTxn, entry: Entry) -> None:
     if isinstance(entry.node, FileNode):
         release(txn, entry.node.content)
-
-
-def is_empty(txn: WriteTxn, place: Place, directory_id: int) -> bool:
-    """Returns whether a directory is empty, which the caller has guarded exclusively."""
-    return not txn.scan(ENTRIES, ENTRIES.under((place.tree.share.id, directory_id)), 1)
 
 
 def is_shown(generations: tuple[int, ...], written: int, replaced: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from etagere.auth.request import octets
 from etagere.model.appends import Appended
 from etagere.model.blobs import (
     AppendTraits,
@@ -15,12 +14,11 @@ from etagere.model.blobs import (
     Rehydration,
 )
 from etagere.model.containers import Container, ContainerResult, PublicAccess
-from etagere.protocol.rest import checksums, leases
+from etagere.protocol.rest import checksums, leases, responses
 from etagere.protocol.rest.metadata import metadata_headers
-from etagere.protocol.rest.responses import Headers, http_date, stamp_headers
+from etagere.protocol.rest.responses import Headers, content_headers, http_date, stamp_headers
 from etagere.rules.dates import format_instant
 from etagere.rules.last_access import last_access
-from etagere.rules.leases import format_lease_id
 from etagere.rules.tiers import INFERRED_TIER, SMART, tier_state
 
 ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"true")
@@ -67,17 +65,7 @@ def blob_headers(
     blob = result.blob
     headers = stamp_headers(blob.stamp)
     headers += metadata_headers(blob.metadata)
-    fields = blob.headers
-    for name, value in (
-        (b"Content-Type", fields.content_type),
-        (b"Content-Encoding", fields.content_encoding),
-        (b"Content-Language", fields.content_language),
-        (b"Content-Disposition", fields.content_disposition),
-        (b"Cache-Control", fields.cache_control),
-    ):
-        shown_value = overrides.get(name.decode().lower(), value) if overrides else value
-        if shown_value:
-            headers.append((name, octets(shown_value)))
+    headers += content_headers(blob.headers, overrides)
     if with_tier:
         headers += tier_headers(blob, result.now)
     headers += [
@@ -172,16 +160,7 @@ def copy_headers(blob: Blob) -> Headers:
     copied = blob.copied
     if copied is None:
         return []
-    headers = [
-        (b"x-ms-copy-id", format_lease_id(copied.id).encode()),
-        (b"x-ms-copy-source", octets(copied.source)),
-        (b"x-ms-copy-status", copied.status.value.encode()),
-        (b"x-ms-copy-progress", b"%d/%d" % (copied.copied, copied.total)),
-    ]
-    if copied.ended:
-        headers.append((b"x-ms-copy-completion-time", http_date(copied.ended).encode()))
-    if copied.description:
-        headers.append((b"x-ms-copy-status-description", octets(copied.description)))
+    headers = responses.copy_headers(copied)
     if copied.incremental:
         headers.append((b"x-ms-incremental-copy", b"true"))
     if copied.snapshot:

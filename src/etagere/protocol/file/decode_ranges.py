@@ -6,8 +6,8 @@ from typing import Final
 
 from etagere.config import MIB
 from etagere.model.bodies import Body
-from etagere.model.files import ClearRange, GetEntry, ListRanges, OpenFile, PutRange
-from etagere.protocol.file import decode
+from etagere.model.files import ClearRange, ListRanges, OpenFile, PutRange
+from etagere.protocol.file import decode, decode_entries
 from etagere.protocol.http.ranges import Range, parse_range
 from etagere.protocol.rest import leases
 from etagere.protocol.rest.exchange import Exchange
@@ -87,7 +87,7 @@ def clear_range(exchange: Exchange, child_id: bytes) -> ClearRange:
 
 def open_file(exchange: Exchange, asked: Range | None) -> OpenFile:
     first, last = (None, None) if asked is None else asked
-    return OpenFile(_get_file(exchange), first, last)
+    return OpenFile(decode_entries.get_file(exchange), first, last)
 
 
 def list_ranges(exchange: Exchange) -> ListRanges:
@@ -96,7 +96,7 @@ def list_ranges(exchange: Exchange) -> ListRanges:
     first, last = byte_range(exchange) or (None, None)
     paged = exchange.version >= RANGES_PAGED_SINCE
     return ListRanges(
-        _get_file(exchange),
+        decode_entries.get_file(exchange),
         _page_limit(exchange) if paged else _RANGES_AT_ONCE_MAX,
         first,
         last,
@@ -109,10 +109,6 @@ def list_ranges(exchange: Exchange) -> ListRanges:
 def asks_for_page(exchange: Exchange) -> bool:
     """Returns whether a request for ranges has a limit or a marker."""
     return bool(exchange.parameter("maxresults") or exchange.parameter("marker"))
-
-
-def _get_file(exchange: Exchange) -> GetEntry:
-    return GetEntry(decode.path_to_read(exchange), leases.lease_id(exchange))
 
 
 def _page_limit(exchange: Exchange) -> int:

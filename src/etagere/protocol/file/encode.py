@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from etagere.auth.request import octets
-from etagere.model.blobs import Copied
 from etagere.model.common import ContentHeaders
 from etagere.model.files import (
     DirectoryNode,
@@ -19,11 +18,15 @@ from etagere.model.files import (
 )
 from etagere.protocol.rest import checksums, leases
 from etagere.protocol.rest.metadata import metadata_headers
-from etagere.protocol.rest.responses import Headers, http_date, stamp_headers
+from etagere.protocol.rest.responses import (
+    Headers,
+    content_headers,
+    copy_headers,
+    stamp_headers,
+)
 from etagere.rules.dates import format_instant
 from etagere.rules.file_attributes import FileAttributes, format_attributes
 from etagere.rules.file_permissions import format_permission_key
-from etagere.rules.leases import format_lease_id
 from etagere.rules.posix import format_mode
 
 ENCRYPTED: Final = (b"x-ms-request-server-encrypted", b"true")
@@ -113,7 +116,7 @@ def file_headers(
     headers += [_IS_FILE, _STORED_ENCRYPTED]
     node = entry.node
     if isinstance(node, FileNode):
-        headers += _content_headers(node.headers, overrides)
+        headers += content_headers(node.headers, overrides)
         if not is_snapshot and version >= _LEASES_SHOWN_SINCE:
             headers += leases.lease_headers(node.lease, result.now)
         if node.copied is not None:
@@ -128,38 +131,8 @@ def content_length(node: Node) -> int:
     return len(octets(node.target)) if isinstance(node, SymbolicLinkNode) else 0
 
 
-def _content_headers(stored: ContentHeaders, overrides: Mapping[str, str]) -> Headers:
-    headers = []
-    for name, value in (
-        (b"Content-Type", stored.content_type),
-        (b"Content-Encoding", stored.content_encoding),
-        (b"Content-Language", stored.content_language),
-        (b"Content-Disposition", stored.content_disposition),
-        (b"Cache-Control", stored.cache_control),
-    ):
-        shown = overrides.get(name.decode().lower(), value) if overrides else value
-        if shown:
-            headers.append((name, octets(shown)))
-    return headers
-
-
 def md5_headers(stored: ContentHeaders, name: bytes) -> Headers:
     """Returns the stored MD5 of a file under this name: `Content-MD5` if the response is about the
     whole file, else `x-ms-content-md5`."""
     md5 = stored.content_md5
     return [] if md5 is None else [(name, checksums.digest_text(md5))]
-
-
-def copy_headers(copied: Copied) -> Headers:
-    """Returns the status of the last copy to a file."""
-    headers = [
-        (b"x-ms-copy-id", format_lease_id(copied.id).encode()),
-        (b"x-ms-copy-source", octets(copied.source)),
-        (b"x-ms-copy-status", copied.status.value.encode()),
-        (b"x-ms-copy-progress", b"%d/%d" % (copied.copied, copied.total)),
-    ]
-    if copied.ended:
-        headers.append((b"x-ms-copy-completion-time", http_date(copied.ended).encode()))
-    if copied.description:
-        headers.append((b"x-ms-copy-status-description", octets(copied.description)))
-    return headers
