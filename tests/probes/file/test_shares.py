@@ -230,6 +230,7 @@ def test_deletion_and_restoration(files: FileFixture, target: FileTarget) -> Non
         ("PUT", (*of_snapshot, ("comp", "metadata")), (), INVALID_PARAMETER),
         ("PUT", (*of_snapshot, ("comp", "properties")), (), INVALID_PARAMETER),
         ("PUT", (*of_snapshot, ("comp", "acl")), (), INVALID_PARAMETER),
+        ("PUT", (*of_snapshot, ("comp", "filepermission")), (), INVALID_PARAMETER),
         ("GET", (*of_snapshot, ("comp", "acl")), (), INVALID_PARAMETER),
         ("GET", (*SHARE, ("sharesnapshot", "yesterday")), (), INVALID_PARAMETER),
         (

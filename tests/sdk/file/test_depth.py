@@ -47,3 +47,23 @@ def test_paths_have_a_length(share: ShareClient) -> None:
     share.get_directory_client(path).upload_file("f" * 40, b"")
     with refused(400, "InvalidFileOrDirectoryPathName"):
         share.get_directory_client(path).upload_file("f" * 41, b"")
+
+
+def make_longest_path(share: ShareClient) -> str:
+    """Creates a file with a path that takes nine characters of a URL for each of its own."""
+    path = ""
+    for _ in range(8):
+        path += 250 * "\N{CJK UNIFIED IDEOGRAPH-66F8}"
+        share.create_directory(path)
+        path += "/"
+    path += 40 * "\N{CJK UNIFIED IDEOGRAPH-66F8}"
+    share.get_file_client(path).upload_file(b"bytes")
+    return path
+
+
+def test_the_longest_path_is_a_source(share: ShareClient) -> None:
+    path = make_longest_path(share)
+    file, copy = share.get_file_client(path), share.get_file_client("copy")
+    copy.start_copy_from_url(file.url)
+    assert copy.download_file().readall() == b"bytes"
+    assert file.rename_file("renamed").download_file().readall() == b"bytes"

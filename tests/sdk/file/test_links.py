@@ -15,6 +15,7 @@ from azure.storage.fileshare import (
     ShareServiceClient,
 )
 
+from tests.sdk.file.test_depth import make_longest_path
 from tests.sdk.harness import ResponseRecorder, refused, with_headers
 from tests.server import unique
 
@@ -25,6 +26,13 @@ def nfs(files: ShareServiceClient) -> Iterator[ShareClient]:
     yield created
     with contextlib.suppress(ResourceNotFoundError):
         created.delete_share(delete_snapshots=True)
+
+
+def test_a_hard_link_to_the_longest_path(nfs: ShareClient) -> None:
+    path = make_longest_path(nfs)
+    link = nfs.get_file_client("link")
+    link.create_hardlink(quote(path))
+    assert link.download_file().readall() == b"bytes"
 
 
 def test_a_symbolic_link(nfs: ShareClient) -> None:
@@ -112,7 +120,8 @@ def test_refused_hard_links(nfs: ShareClient, files: ShareServiceClient) -> None
         ("d//f", 400, "OutOfRangeInput"),
         (file.url.replace(nfs.share_name, "other"), 400, "InvalidHeaderValue"),
         (f"{file.url}?sharesnapshot=2024-01-01T00:00:00.0000000Z", 400, "InvalidHeaderValue"),
-        ("x" * 2_049, 400, "InvalidHeaderValue"),
+        ("x" * 256, 400, "OutOfRangeInput"),
+        ("x/" * 1_024 + "x", 400, "InvalidFileOrDirectoryPathName"),
     ):
         with refused(status, code):
             link.create_hardlink(target)

@@ -19,7 +19,10 @@ _TARGET_HEADER: Final = "x-ms-file-target-file"
 def link_text(exchange: Exchange) -> str:
     """Returns the decoded text of a symbolic link. Some clients encode it, and some do not."""
     written = required_header(exchange, _TEXT_HEADER)
-    return _decoded(_TEXT_HEADER, written)
+    text = _decoded(_TEXT_HEADER, written)
+    if len(octets(text)) > LINK_TEXT_BYTES_MAX:
+        raise invalid_header(_TEXT_HEADER, written)
+    return text
 
 
 def target(exchange: Exchange) -> tuple[str, ...]:
@@ -50,6 +53,6 @@ def _decoded(name: str, written: str) -> str:
         text = decoded.decode()
     except UnicodeDecodeError:
         raise invalid_header(name, written) from None
-    if len(decoded) > LINK_TEXT_BYTES_MAX or "\0" in text:
+    if "\0" in text:
         raise invalid_header(name, written)
     return text

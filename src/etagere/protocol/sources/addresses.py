@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from etagere.auth.request import SECONDARY
 from etagere.settings import CopySource
 
-ADDRESS_CHARACTERS_MAX: Final = 16 << 10
-"""Enough for the longest blob name, percent-encoded, and a token."""
+ADDRESS_CHARACTERS_MAX: Final = 32 << 10
+"""Enough for the longest path of a file, percent-encoded (18 KiB), and a token."""
 _PORT_MAX = 65_535
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _PUBLIC_DOMAIN: Final = "core.windows.net"

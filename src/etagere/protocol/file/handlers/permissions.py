@@ -43,6 +43,7 @@ _decode_document: Final = msgspec.json.Decoder(_Document).decode
 
 
 async def create_permission(exchange: Exchange, deps: FileDependencies) -> Response:
+    decode.refuse_snapshot(exchange)
     share = decode.share_name(exchange)
     document = await exchange.http.body.read(_DOCUMENT_BYTES_MAX)
     if len(document) > _IN_THREAD_BYTES_MIN:
