@@ -1,5 +1,5 @@
-"""What operations on directories and files share: whether an entry may be changed, and what becomes
-of it."""
+"""Steps that operations on directories and files share: checks before a change, and new states of
+entries."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ REPLACE_REFUSED: Final = Refusal("AuthorizationPermissionMismatch", {"RequiredPe
 _CHANGE_TIME_ONLY: Final = ChangedTimes()
 
 
-# Whether an entry may be changed
+# Checks
 
 
 def find_changeable(
@@ -146,7 +146,7 @@ def file_node(entry: Entry) -> FileNode:
     return entry.node
 
 
-# What becomes of an entry
+# New states
 
 
 def after_write(txn: WriteTxn, entry: Entry) -> Entry:
