@@ -184,19 +184,19 @@ def new_entry(txn: WriteTxn, place: Place, entry_id: int, new: NewEntry, node: N
     return Entry(
         place.name,
         entry_id,
-        place.directory_id,
-        place.tree.share.generation,
-        txn.stamp,
-        FileTimes(
+        parent_id=place.directory_id,
+        generation=place.tree.share.generation,
+        stamp=txn.stamp,
+        times=FileTimes(
             now if times.created is None else times.created,
             now if times.written is None else times.written,
             now if times.changed is None else times.changed,
         ),
-        int(attributes),
-        node,
-        permission_of_new(txn, place, new.permission, is_directory=is_directory),
-        new.metadata,
-        owner,
+        attributes=int(attributes),
+        node=node,
+        permission=permission_of_new(txn, place, new.permission, is_directory=is_directory),
+        metadata=new.metadata,
+        posix=owner,
     )
 
 

@@ -183,12 +183,12 @@ def _or_root(tree: Tree, name: str, entry: Entry | None) -> Entry | None:
     return Entry(
         "",
         ROOT_ID,
-        ROOT_ID,
-        0,
-        created,
-        times,
-        int(FileAttributes.DIRECTORY),
-        DirectoryNode(),
+        parent_id=ROOT_ID,
+        generation=0,
+        stamp=created,
+        times=times,
+        attributes=int(FileAttributes.DIRECTORY),
+        node=DirectoryNode(),
         posix=default_owner(DIRECTORY_MODE, tree.share.settings.protocol),
     )
 

@@ -41,24 +41,24 @@ def destination(exchange: Exchange) -> FileDestination:
     default = "source" if exchange.version < _TIMES_OF_COPY_SINCE else "now"
     return FileDestination(
         decode.path_to_change(exchange),
-        new_id(),
-        "",
-        new_id(),
-        leases.lease_id(exchange),
-        exchange.permit.only_if_absent,
-        _ignores_read_only(exchange),
-        read_metadata(exchange),
-        CopyTimes(
+        copy_id=new_id(),
+        source="",
+        content_id=new_id(),
+        lease_id=leases.lease_id(exchange),
+        only_if_absent=exchange.permit.only_if_absent,
+        ignore_read_only=_ignores_read_only(exchange),
+        metadata=read_metadata(exchange),
+        times=CopyTimes(
             _time(exchange, CREATION_TIME_HEADER, "now"),
             _time(exchange, LAST_WRITE_TIME_HEADER, default),
             _time(exchange, CHANGE_TIME_HEADER, default),
         ),
-        _attributes(exchange),
-        decode.switch(exchange, "x-ms-file-copy-set-archive"),
-        _permission(exchange),
-        _posix(exchange),
-        _is_copied(exchange, _OWNER_COPY_MODE),
-        _is_copied(exchange, _MODE_COPY_MODE),
+        attributes=_attributes(exchange),
+        sets_archive=decode.switch(exchange, "x-ms-file-copy-set-archive"),
+        permission=_permission(exchange),
+        posix=_posix(exchange),
+        copies_owner=_is_copied(exchange, _OWNER_COPY_MODE),
+        copies_mode=_is_copied(exchange, _MODE_COPY_MODE),
     )
 
 
