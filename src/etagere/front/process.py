@@ -107,11 +107,13 @@ class FrontEnd:
     announce: Callable[[], None]
     """Called when a front end answers requests."""
     table: FrontEndTable
-    """The counters that these front ends share."""
+    """The counters of all front ends of the server."""
+    numbers: range
+    """The rows of these front ends in the table."""
 
     def main(self, name: str, number: int) -> ChildMain:
-        """Returns the main function of a child process, which is the front end with this number,
-        counted from 0."""
+        """Returns the main function of a child process, which is the front end with this row in the
+        table."""
         return lambda lifeline: uvloop.run(self._run(name, number, lifeline))
 
     async def _run(self, name: str, number: int, lifeline: int) -> None:
@@ -156,7 +158,7 @@ class FrontEnd:
             FileBodyStore(self.directory, engine, self.config, coordinator=coordinator),
             Authenticator(engine, self.settings, policies),
             AccessLog(),
-            FrontEndShare(self.table, number),
+            FrontEndShare(self.table, number, self.numbers),
         )
 
     def _start_servers(
