@@ -230,12 +230,13 @@ def _serve_in(
         _warn_if_accessible_to_others(directory)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         workers = settings.workers or _workers_for_cores()
-        # One more front end serves files.
-        announce_all = ReadyBarrier(workers + 1, lambda: announce(ports))
-        front_config = _for_descriptors(descriptors_max, _for_one_of(workers + 1, config))
+        front_ends = workers + 1  # one for files
+        announce_all = ReadyBarrier(front_ends, lambda: announce(ports))
+        front_config = _for_descriptors(descriptors_max, _for_one_of(front_ends, config))
         front_config = _for_memory(_memory_bytes(), front_config)
+        front_end_table = FrontEndTable(front_ends, len(sockets))
 
-        def front_end(assemble: Assemble, services: Sequence[str], processes: int) -> FrontEnd:
+        def front_end(assemble: Assemble, services: Sequence[str], numbers: range) -> FrontEnd:
             return FrontEnd(
                 assemble,
                 directory,
@@ -245,15 +246,16 @@ def _serve_in(
                 ports,
                 tls,
                 announce_all,
-                FrontEndTable(processes, len(services)),
+                front_end_table,
+                numbers,
             )
 
-        objects = front_end(object_front.assemble, object_front.SERVICES, workers)
-        for number in range(workers):
+        objects = front_end(object_front.assemble, object_front.SERVICES, range(workers))
+        for number in objects.numbers:
             name = f"front end {number + 1}"
             children[name] = objects.main(name, number)
-        files = front_end(file_front.assemble, file_front.SERVICES, 1)
-        children["file front end"] = files.main("file front end", 0)
+        files = front_end(file_front.assemble, file_front.SERVICES, range(workers, front_ends))
+        children["file front end"] = files.main("file front end", workers)
         return _supervise(directory, children)
 
 

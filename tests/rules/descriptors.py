@@ -15,8 +15,8 @@ from etagere.model.security_descriptors import (
     SecurityDescriptor,
     Sid,
 )
-from etagere.rules.sddl import SID_ALIASES
 from etagere.rules.security_descriptors import DATA_TYPES, OBJECT_TYPES, revision_for
+from etagere.rules.sids import SID_ALIASES
 
 DACL_TYPES = [
     AceType.ALLOWED,

@@ -26,12 +26,13 @@ from etagere.rules.file_permissions import (
     inherited_default,
     parse_permission_key,
 )
-from etagere.rules.sddl import format_sddl, parse_sddl, parse_sid
+from etagere.rules.sddl import format_sddl, parse_sddl
 from etagere.rules.security_descriptors import (
     InvalidDescriptorError,
     decode_descriptor,
     encode_descriptor,
 )
+from etagere.rules.sids import parse_sid
 from tests.rules.descriptors import descriptors
 
 USER = parse_sid("S-1-5-21-1-2-3-1001")

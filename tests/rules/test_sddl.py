@@ -20,22 +20,24 @@ from etagere.model.security_descriptors import (
     Sid,
 )
 from etagere.rules.sddl import (
-    DOMAIN_ALIASES,
     SDDL_LENGTH_MAX,
-    SID_ALIASES,
     NoSddlFormError,
     format_rights,
     format_sddl,
-    format_sid,
-    format_sid_numbers,
     parse_rights,
     parse_sddl,
-    parse_sid,
 )
 from etagere.rules.security_descriptors import (
     InvalidDescriptorError,
     decode_descriptor,
     encode_descriptor,
+)
+from etagere.rules.sids import (
+    DOMAIN_ALIASES,
+    SID_ALIASES,
+    format_sid,
+    format_sid_numbers,
+    parse_sid,
 )
 from tests.rules.descriptors import sids, text_descriptors, words
 

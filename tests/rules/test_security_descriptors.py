@@ -21,7 +21,6 @@ from etagere.model.security_descriptors import (
     SecurityDescriptor,
     Sid,
 )
-from etagere.rules.sddl import SID_ALIASES
 from etagere.rules.security_descriptors import (
     DESCRIPTOR_BYTES_MAX,
     InvalidDescriptorError,
@@ -31,6 +30,7 @@ from etagere.rules.security_descriptors import (
     encoded_ace_size,
     revision_for,
 )
+from etagere.rules.sids import SID_ALIASES
 from tests.rules.descriptors import aces, descriptors
 
 SYSTEM = SID_ALIASES["SY"]

@@ -175,8 +175,8 @@ def on_hard_link() -> Permission:
 READ_FILE: Final = on_file("r")
 """Also needed for the source of a copy."""
 RENAME_FILE_SOURCE: Final = on_file("rw")
-"""Needed for the old path of a file. Without `r`, a caller could move a file that he may only write
-to where he may read it."""
+"""Needed for the old path of a file. Without `r`, a caller with only write permission
+could move a file to a place where it can be read."""
 RENAME_DIRECTORY_SOURCE: Final = on_directory("rw")
 
 CHALLENGED_SINCE: Final = "2019-12-12"

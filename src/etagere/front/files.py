@@ -6,7 +6,7 @@ common.
 
 from __future__ import annotations
 
-from etagere.front.process import JOB_PAUSE_SECONDS, Assembly, Base
+from etagere.front.process import JOB_PAUSE_SECONDS, Assembly, FrontEndContext
 from etagere.jobs.copying import FILE_COPIES, Copying
 from etagere.jobs.supervision import Job
 from etagere.opens.table import OpenTable
@@ -16,22 +16,24 @@ from etagere.protocol.sources.opening import Sources
 SERVICES = ("file",)
 
 
-def assemble(base: Base) -> Assembly:
+def assemble(context: FrontEndContext) -> Assembly:
     """Returns the service. The other front ends collect the store, but only the process that writes
     a segment can seal it, and each has to close the segments that were removed."""
-    return assemble_with(base, OpenTable(base.engine))
+    return assemble_with(context, OpenTable(context.engine))
 
 
-def assemble_with(base: Base, opens: OpenTable) -> Assembly:
+def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
     """Returns the service with this table of opens."""
-    engine, store, settings = base.engine, base.store, base.settings
-    sources = Sources(engine, store, base.authenticator, settings.copy_sources, base.ports, opens)
-    copying = Copying(engine, store, base.coordinator, FILE_COPIES)
+    engine, store, settings = context.engine, context.store, context.settings
+    sources = Sources(
+        engine, store, context.authenticator, settings.copy_sources, context.ports, opens
+    )
+    copying = Copying(engine, store, context.coordinator, FILE_COPIES)
     service = FileService(
         engine,
-        base.authenticator,
-        base.access_log,
-        base.share,
+        context.authenticator,
+        context.access_log,
+        context.share,
         store=store,
         settings=settings,
         opens=opens,

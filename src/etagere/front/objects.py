@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etagere.bodies.collector import Collector
-from etagere.front.process import JOB_PAUSE_SECONDS, Assembly, Base
+from etagere.front.process import JOB_PAUSE_SECONDS, Assembly, FrontEndContext
 from etagere.jobs.copying import BLOB_COPIES, Copying
 from etagere.jobs.folding import JOBS as FOLDING_JOBS
 from etagere.jobs.folding import Folding
@@ -19,20 +19,20 @@ from etagere.protocol.table.service import TableService
 SERVICES = ("blob", "queue", "table")
 
 
-def assemble(base: Base) -> Assembly:
+def assemble(context: FrontEndContext) -> Assembly:
     """Returns the services, with the jobs that maintain the whole store."""
-    engine, store, settings = base.engine, base.store, base.settings
-    common = engine, base.authenticator, base.access_log
-    collector = Collector(base.directory, engine, store, base.config)
-    sources = Sources(engine, store, base.authenticator, settings.copy_sources, base.ports)
-    copying = Copying(engine, store, base.coordinator, BLOB_COPIES)
+    engine, store, settings = context.engine, context.store, context.settings
+    common = engine, context.authenticator, context.access_log
+    collector = Collector(context.directory, engine, store, context.config)
+    sources = Sources(engine, store, context.authenticator, settings.copy_sources, context.ports)
+    copying = Copying(engine, store, context.coordinator, BLOB_COPIES)
     folding = Folding(engine, store)
     indexing = Indexing(engine)
     read_recording = ReadRecording(engine) if settings.last_access_time_tracking else None
     services = (
         BlobService(
             *common,
-            base.share,
+            context.share,
             store=store,
             sources=sources,
             copying=copying,
@@ -40,12 +40,12 @@ def assemble(base: Base) -> Assembly:
             settings=settings,
             read_recording=read_recording,
         ),
-        QueueService(*common, base.share),
-        TableService(*common, indexing, base.share),
+        QueueService(*common, context.share),
+        TableService(*common, indexing, context.share),
     )
     jobs = [
         Job("collecting", collector.run, JOB_PAUSE_SECONDS),
-        Job("purging", lambda: purge(engine, base.coordinator), JOB_PAUSE_SECONDS),
+        Job("purging", lambda: purge(engine, context.coordinator), JOB_PAUSE_SECONDS),
         Job("ending copies", copying.fail_abandoned, JOB_PAUSE_SECONDS),
         *(Job(f"folding {folder}", folding.fold_next, 0) for folder in range(1, FOLDING_JOBS + 1)),
         Job("indexing", indexing.build_next, 0),

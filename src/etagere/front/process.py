@@ -58,7 +58,7 @@ _NOT_THE_LAST, _THE_LAST = b"-", b"!"
 
 
 @dataclass(frozen=True)
-class Base:
+class FrontEndContext:
     """What the services of every front end are built on."""
 
     directory: Path
@@ -74,7 +74,7 @@ class Base:
     share: FrontEndShare
 
 
-Step = tuple[str, Callable[[], Awaitable[object]]]
+StopStep = tuple[str, Callable[[], Awaitable[object]]]
 """A step of an orderly stop, and its description."""
 
 
@@ -84,11 +84,11 @@ class Assembly:
 
     services: Sequence[Service]
     jobs: Sequence[Job]
-    closing: Sequence[Step] = ()
+    closing: Sequence[StopStep] = ()
     """Steps that end the work of the services, after the connections have been drained."""
 
 
-Assemble = Callable[[Base], Assembly]
+Assemble = Callable[[FrontEndContext], Assembly]
 
 
 @dataclass(frozen=True)
@@ -107,24 +107,26 @@ class FrontEnd:
     announce: Callable[[], None]
     """Called when a front end answers requests."""
     table: FrontEndTable
-    """The counters that these front ends share."""
+    """The counters of all front ends of the server."""
+    numbers: range
+    """The rows of these front ends in the table."""
 
     def main(self, name: str, number: int) -> ChildMain:
-        """Returns the main function of a child process, which is the front end with this number,
-        counted from 0."""
+        """Returns the main function of a child process, which is the front end with this row in the
+        table."""
         return lambda lifeline: uvloop.run(self._run(name, number, lifeline))
 
     async def _run(self, name: str, number: int, lifeline: int) -> None:
         allocation.keep_memory()  # before there are threads
         stopped = _stop_signal(lifeline)
-        base = self._base(number)
-        assembly = self.assemble(base)
-        servers = self._start_servers(assembly.services, base.share)
-        jobs = _start_jobs(base, assembly.jobs)
+        context = self._context(number)
+        assembly = self.assemble(context)
+        servers = self._start_servers(assembly.services, context.share)
+        jobs = _start_jobs(context, assembly.jobs)
         tune_gc()
         sys.setswitchinterval(_THREAD_TURN_SECONDS)
         # Also shows that the writer answers.
-        await base.engine.write(discard_stale, PurgeStagings())
+        await context.engine.write(discard_stale, PurgeStagings())
         with answering(self.directory, name, lambda: _health(jobs)):
             self.announce()
             await stopped.wait()
@@ -132,12 +134,12 @@ class FrontEnd:
             ("drain connections", lambda: _drain(servers)),
             ("stop jobs", jobs.stop),
             *assembly.closing,
-            ("close the store", base.store.close),
-            ("close the engine", base.engine.close),
+            ("close the store", context.store.close),
+            ("close the engine", context.engine.close),
         )
-        base.access_log.flush()
+        context.access_log.flush()
 
-    def _base(self, number: int) -> Base:
+    def _context(self, number: int) -> FrontEndContext:
         engine = SqliteEngine(self.directory, self.config)
         coordinator = LocalCoordinator(self.directory)
         policies = {
@@ -146,7 +148,7 @@ class FrontEnd:
             "table": tables.policies_of,
             "file": shares.policies_of,
         }
-        return Base(
+        return FrontEndContext(
             self.directory,
             self.config,
             self.settings,
@@ -156,7 +158,7 @@ class FrontEnd:
             FileBodyStore(self.directory, engine, self.config, coordinator=coordinator),
             Authenticator(engine, self.settings, policies),
             AccessLog(),
-            FrontEndShare(self.table, number),
+            FrontEndShare(self.table, number, self.numbers),
         )
 
     def _start_servers(
@@ -181,12 +183,12 @@ class FrontEnd:
         return servers
 
 
-def _start_jobs(base: Base, jobs: Sequence[Job]) -> JobSupervisor:
+def _start_jobs(context: FrontEndContext, jobs: Sequence[Job]) -> JobSupervisor:
     supervisor = JobSupervisor()
     for job in jobs:
         supervisor.start(job)
     supervisor.start(
-        Job("reaching the writer", lambda: reach_writer(base.engine), JOB_PAUSE_SECONDS)
+        Job("reaching the writer", lambda: reach_writer(context.engine), JOB_PAUSE_SECONDS)
     )
     supervisor.start(Job("returning memory", allocation.MemoryTrimmer().run, _TRIM_SECONDS))
     return supervisor
@@ -196,7 +198,7 @@ def _health(jobs: JobSupervisor) -> FrontEndHealth:
     return FrontEndHealth(os.getpid(), time.time(), jobs.health())
 
 
-async def _do_all(*steps: Step) -> None:
+async def _do_all(*steps: StopStep) -> None:
     """Runs all steps of an orderly stop in turn, even if some of them fail."""
     for what, step in steps:
         try:

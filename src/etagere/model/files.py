@@ -3,9 +3,9 @@
 An entry is stored under (share id, id of its directory, folded name). Every directory keeps its id
 for life, so that a rename moves one record. The root directory has the id 0.
 
-The record of a file is its entry. A file that has got a second hard link has a record of its own,
-which stays until its last link is deleted: an entry without a name, under the id of the file. The
-links are entries that have the id of the file and a `HardLinkNode`.
+The record of a file is its entry. A file with a second hard link has a record of its own, which
+stays until its last link is deleted: an entry without a name, under the id of the file. The links
+are entries that have the id of the file and a `HardLinkNode`.
 """
 
 from __future__ import annotations

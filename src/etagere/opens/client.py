@@ -105,8 +105,8 @@ class ShareClient:
     async def _is_still_there(self, path: EntryPath, located: LocatedEntry, handle: Handle) -> bool:
         """Returns whether the entry is where it was before it was opened; closes the handle if not.
 
-        From the time when it was opened, no REST operation moves, removes or leases it, so that
-        this read tells what an earlier one could have missed.
+        From the time when it was opened, no REST operation moves, removes or leases it, so this
+        read shows what an earlier one could have missed.
         """
         try:
             again = await self._locate(path)

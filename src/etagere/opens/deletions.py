@@ -16,14 +16,14 @@ from etagere.operations.file.tree import LocatedEntry
 
 logger = logging.getLogger(__name__)
 
-DeleteEntry = Callable[[EntryPath, bool], Awaitable[object]]
+EntryDeleter = Callable[[EntryPath, bool], Awaitable[object]]
 """Deletes a file, or a directory, in the ledger."""
 
 
 class PendingDeletions:
     """The entries of a share that are marked for deletion, or are just being deleted."""
 
-    def __init__(self, share: ShareName, delete: DeleteEntry, changes: ChangeSignal) -> None:
+    def __init__(self, share: ShareName, delete: EntryDeleter, changes: ChangeSignal) -> None:
         self._share = share
         self._delete = delete
         self._changes = changes

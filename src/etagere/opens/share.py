@@ -18,7 +18,7 @@ from etagere.model.shares import ShareName
 from etagere.opens.admission import RestAdmission
 from etagere.opens.caches import CacheGrant
 from etagere.opens.changes import ChangeSignal
-from etagere.opens.deletions import DeleteEntry, PendingDeletions
+from etagere.opens.deletions import EntryDeleter, PendingDeletions
 from etagere.opens.handles import Handle, HandlePage, OpenEntry, OpenTree, Session
 from etagere.operations.file.tree import LocatedEntry
 from etagere.rules.opens import (
@@ -56,7 +56,7 @@ class ShareOpens:
     """The opens of one share."""
 
     def __init__(
-        self, name: ShareName, share_id: bytes, supply: HandleSupply, delete: DeleteEntry
+        self, name: ShareName, share_id: bytes, supply: HandleSupply, delete: EntryDeleter
     ) -> None:
         self.name = name
         self.id = share_id
@@ -164,10 +164,10 @@ class ShareOpens:
             grant.end()
 
     def force_close(self, handles: Iterable[Handle]) -> list[asyncio.Task[None]]:
-        """Closes handles and tells their owners. Returns the deletions that begin with it."""
+        """Closes handles and notifies their owners. Returns the deletions that this starts."""
         closed = [(handle, self.close(handle)) for handle in handles if handle.is_open]
         for handle, _ in closed:
-            _tell(handle)
+            _notify_owner(handle)
         return [deletion for _, deletion in closed if deletion is not None]
 
     def drop(self) -> None:
@@ -188,7 +188,7 @@ class ShareOpens:
         for handle in list(tree.handles.values()):
             handle.deletes_on_close = False
             self.close(handle)
-            _tell(handle)
+            _notify_owner(handle)
 
     def find(
         self,
@@ -248,8 +248,8 @@ class ShareOpens:
     async def set_delete_pending(
         self, handle: Handle, is_empty: Callable[[], Awaitable[bool]] | None = None
     ) -> None:
-        """Marks an entry, which is deleted when its last handle is closed. `is_empty` tells whether
-        a directory has no entries."""
+        """Marks an entry, which is deleted when its last handle is closed. `is_empty` returns
+        whether a directory has no entries."""
         entry = handle.entry
         abort_if(check_delete_pending(handle.mode))
         if entry.is_root or entry.snapshot is not None:
@@ -276,8 +276,8 @@ class ShareOpens:
         self.deletions.clear(handle.entry)
 
 
-def _tell(handle: Handle) -> None:
+def _notify_owner(handle: Handle) -> None:
     try:
         handle.on_closed(handle)
     except Exception:
-        logger.exception("could not tell a client that its handle was closed")
+        logger.exception("could not notify a client that its handle was closed")

@@ -25,8 +25,9 @@ from etagere.model.security_descriptors import (
     SecurityDescriptor,
     Sid,
 )
-from etagere.rules.sddl import SID_ALIASES, parse_sddl
+from etagere.rules.sddl import parse_sddl
 from etagere.rules.security_descriptors import InvalidDescriptorError, encode_descriptor
+from etagere.rules.sids import SID_ALIASES
 
 INLINE_PERMISSION_BYTES_MAX: Final = 8 * 1024
 """The longest permission in a header; longer ones are created first and named by their key."""

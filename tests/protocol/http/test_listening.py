@@ -116,6 +116,15 @@ async def test_an_idle_front_end_is_not_taken_for_unresponsive() -> None:
             assert not row.listener._unresponsive
 
 
+def test_peers_are_the_front_ends_with_the_same_listeners() -> None:
+    table = FrontEndTable(3, 3)
+    share = FrontEndShare(table, 0, range(2))
+    table.row(1).add_connections(0, 5)
+    assert [peer.connections(0) for peer in share.peers] == [5]
+    assert len(share.others) == 2
+    assert not FrontEndShare(table, 2, range(2, 3)).peers
+
+
 def test_a_restarted_front_end_clears_its_state() -> None:
     table = FrontEndTable(2, 3)
     table.row(1).add_connections(2, 5)

@@ -32,9 +32,14 @@ async def busy_or_echo(request: Request) -> Response:
         return Response(503)
 
 
-def test_front_ends_share_one_budget() -> None:
+@pytest.mark.parametrize("group", [range(2), None])
+def test_front_ends_share_one_budget(group: range | None) -> None:
+    """Whether they have the same listeners or not."""
     table = FrontEndTable(2, 1)
-    one, other = (MemoryBudget(8 * MIB, FrontEndShare(table, number)) for number in range(2))
+    one, other = (
+        MemoryBudget(8 * MIB, FrontEndShare(table, number, group or range(number, number + 1)))
+        for number in range(2)
+    )
     assert one.reserve(4 * MIB)
     assert other.reserve(3 * MIB)
     assert not one.reserve(MIB)

@@ -19,7 +19,7 @@ from etagere.config import Config
 from etagere.coordination.local import LocalCoordinator
 from etagere.engine.sqlite import SqliteEngine
 from etagere.front import files
-from etagere.front.process import Base
+from etagere.front.process import FrontEndContext
 from etagere.model.files import EntryPath
 from etagere.model.shares import ShareName, ShareRef
 from etagere.opens.caches import CacheGrant
@@ -63,7 +63,7 @@ class FileFrontEnd:
         store = FileBodyStore(directory, self.engine, config, coordinator=coordinator)
         listener = socket.create_server(("127.0.0.1", 0))
         self.port = listener.getsockname()[1]
-        base = Base(
+        context = FrontEndContext(
             directory,
             config,
             settings,
@@ -76,7 +76,7 @@ class FileFrontEnd:
             single_front_end(),
         )
         self.table = OpenTable(self.engine)
-        assembly = files.assemble_with(base, self.table)
+        assembly = files.assemble_with(context, self.table)
         (service,) = assembly.services
         http = HttpServer(service, listener)
         http.start()

@@ -1,5 +1,5 @@
-"""What operations on directories and files share: whether an entry may be changed, and what becomes
-of it."""
+"""Steps that operations on directories and files share: checks before a change, and new states of
+entries."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ REPLACE_REFUSED: Final = Refusal("AuthorizationPermissionMismatch", {"RequiredPe
 _CHANGE_TIME_ONLY: Final = ChangedTimes()
 
 
-# Whether an entry may be changed
+# Checks
 
 
 def find_changeable(
@@ -146,7 +146,7 @@ def file_node(entry: Entry) -> FileNode:
     return entry.node
 
 
-# What becomes of an entry
+# New states
 
 
 def after_write(txn: WriteTxn, entry: Entry) -> Entry:
@@ -184,19 +184,19 @@ def new_entry(txn: WriteTxn, place: Place, entry_id: int, new: NewEntry, node: N
     return Entry(
         place.name,
         entry_id,
-        place.directory_id,
-        place.tree.share.generation,
-        txn.stamp,
-        FileTimes(
+        parent_id=place.directory_id,
+        generation=place.tree.share.generation,
+        stamp=txn.stamp,
+        times=FileTimes(
             now if times.created is None else times.created,
             now if times.written is None else times.written,
             now if times.changed is None else times.changed,
         ),
-        int(attributes),
-        node,
-        permission_of_new(txn, place, new.permission, is_directory=is_directory),
-        new.metadata,
-        owner,
+        attributes=int(attributes),
+        node=node,
+        permission=permission_of_new(txn, place, new.permission, is_directory=is_directory),
+        metadata=new.metadata,
+        posix=owner,
     )
 
 

@@ -70,7 +70,8 @@ def mark_share(txn: WriteTxn, command: MarkShare) -> None:
 
 @operation(reclaims=True)
 def expire_shares(txn: WriteTxn, command: PurgeShares) -> int:
-    """Gives up deleted shares whose retention has ended; returns how many (0: none is left)."""
+    """Marks deleted shares whose retention has ended for purging; returns how many (0: none is
+    left)."""
     rows = txn.scan(EXPIRING_SHARES, _expired(txn), command.rows_max)
     for row, _ in rows:
         _, account, name, version = row

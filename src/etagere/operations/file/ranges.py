@@ -56,7 +56,7 @@ def precheck_range(txn: ReadTxn, command: PutRange) -> None:
 
 @operation
 def put_range(txn: WriteTxn, command: PutRange) -> Entry:
-    """Writes bytes within the length of a file. Whoever writes last wins, whole."""
+    """Writes bytes within the length of a file. The last writer wins."""
     place = guard_path(txn, command.path)
     old, node = find_changeable_file(txn, place, command.lease_id)
     _require_inside(command.start + command.body.length, node.content)

@@ -9,9 +9,9 @@ before anything else is changed: contents are changed in place unless they are s
 
 The root directory is the entry with an empty name in itself. It is not stored before it is changed.
 
-A file that has got a second hard link has a record of its own, at a place without a name under its
-id, and the entries at its places refer to it. Callers see the file at each of them: functions that
-return an entry follow the reference, and those that store one store the file in its record.
+A file with a second hard link has a record of its own, at a place without a name under its id, and
+the entries at its places refer to it. Callers see the file at each of them: functions that return
+an entry follow the reference, and those that store one store the file in its record.
 """
 
 from __future__ import annotations
@@ -183,12 +183,12 @@ def _or_root(tree: Tree, name: str, entry: Entry | None) -> Entry | None:
     return Entry(
         "",
         ROOT_ID,
-        ROOT_ID,
-        0,
-        created,
-        times,
-        int(FileAttributes.DIRECTORY),
-        DirectoryNode(),
+        parent_id=ROOT_ID,
+        generation=0,
+        stamp=created,
+        times=times,
+        attributes=int(FileAttributes.DIRECTORY),
+        node=DirectoryNode(),
         posix=default_owner(DIRECTORY_MODE, tree.share.settings.protocol),
     )
 

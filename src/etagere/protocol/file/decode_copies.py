@@ -8,28 +8,30 @@ from etagere.model.file_copies import CopyTimes, FileDestination, FromSource
 from etagere.model.files import NewPermission, PosixChange
 from etagere.model.ids import new_id
 from etagere.protocol.file import decode, decode_entries, decode_permissions
+from etagere.protocol.file.decode_entries import (
+    ATTRIBUTES_HEADER,
+    CHANGE_TIME_HEADER,
+    CREATION_TIME_HEADER,
+    LAST_WRITE_TIME_HEADER,
+)
 from etagere.protocol.rest import checksums, leases
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.metadata import read_metadata
 from etagere.protocol.rest.requests import invalid_header
 
-_ATTRIBUTES: Final = "x-ms-file-attributes"
-_CREATION_TIME: Final = "x-ms-file-creation-time"
-_LAST_WRITE_TIME: Final = "x-ms-file-last-write-time"
-_CHANGE_TIME: Final = "x-ms-file-change-time"
-_PERMISSION_MODE: Final = "x-ms-file-permission-copy-mode"
-_OWNER_MODE: Final = "x-ms-file-owner-copy-mode"
-_MODE_MODE: Final = "x-ms-file-mode-copy-mode"
-_OF_FILES: Final = (
-    _ATTRIBUTES,
-    _CREATION_TIME,
-    _LAST_WRITE_TIME,
-    _CHANGE_TIME,
-    _PERMISSION_MODE,
-    _OWNER_MODE,
-    _MODE_MODE,
+_PERMISSION_COPY_MODE: Final = "x-ms-file-permission-copy-mode"
+_OWNER_COPY_MODE: Final = "x-ms-file-owner-copy-mode"
+_MODE_COPY_MODE: Final = "x-ms-file-mode-copy-mode"
+_SOURCE_VALUE_HEADERS: Final = (
+    ATTRIBUTES_HEADER,
+    CREATION_TIME_HEADER,
+    LAST_WRITE_TIME_HEADER,
+    CHANGE_TIME_HEADER,
+    _PERMISSION_COPY_MODE,
+    _OWNER_COPY_MODE,
+    _MODE_COPY_MODE,
 )
-"""Headers that may ask for a property of the source, which only files have."""
+"""The headers that may have the value `source`. Only files have these properties."""
 _TIMES_OF_COPY_SINCE: Final = "2019-07-07"
 """The first version in which a copy has times of its own; older ones take those of the source."""
 
@@ -39,30 +41,30 @@ def destination(exchange: Exchange) -> FileDestination:
     default = "source" if exchange.version < _TIMES_OF_COPY_SINCE else "now"
     return FileDestination(
         decode.path_to_change(exchange),
-        new_id(),
-        "",
-        new_id(),
-        leases.lease_id(exchange),
-        exchange.permit.only_if_absent,
-        _ignores_read_only(exchange),
-        read_metadata(exchange),
-        CopyTimes(
-            _time(exchange, _CREATION_TIME, "now"),
-            _time(exchange, _LAST_WRITE_TIME, default),
-            _time(exchange, _CHANGE_TIME, default),
+        copy_id=new_id(),
+        source="",
+        content_id=new_id(),
+        lease_id=leases.lease_id(exchange),
+        only_if_absent=exchange.permit.only_if_absent,
+        ignore_read_only=_ignores_read_only(exchange),
+        metadata=read_metadata(exchange),
+        times=CopyTimes(
+            _time(exchange, CREATION_TIME_HEADER, "now"),
+            _time(exchange, LAST_WRITE_TIME_HEADER, default),
+            _time(exchange, CHANGE_TIME_HEADER, default),
         ),
-        _attributes(exchange),
-        decode.switch(exchange, "x-ms-file-copy-set-archive"),
-        _permission(exchange),
-        _posix(exchange),
-        _copies(exchange, _OWNER_MODE),
-        _copies(exchange, _MODE_MODE),
+        attributes=_attributes(exchange),
+        sets_archive=decode.switch(exchange, "x-ms-file-copy-set-archive"),
+        permission=_permission(exchange),
+        posix=_posix(exchange),
+        copies_owner=_is_copied(exchange, _OWNER_COPY_MODE),
+        copies_mode=_is_copied(exchange, _MODE_COPY_MODE),
     )
 
 
 def require_file_source(exchange: Exchange) -> None:
-    """Refuses a copy that asks for properties that its source does not have, as it is no file."""
-    for name in _OF_FILES:
+    """Refuses a copy that asks for properties of a source that is not a file."""
+    for name in _SOURCE_VALUE_HEADERS:
         written = exchange.header(name)
         if written is not None and written.lower() == "source":
             raise invalid_header(name, written)
@@ -82,30 +84,30 @@ def _time(exchange: Exchange, name: str, default: str) -> int | FromSource | Non
 
 
 def _attributes(exchange: Exchange) -> int | FromSource:
-    if (exchange.header(_ATTRIBUTES) or "").lower() == "source":
+    if (exchange.header(ATTRIBUTES_HEADER) or "").lower() == "source":
         return "source"
     return int(decode_entries.attributes(exchange) or 0)
 
 
 def _permission(exchange: Exchange) -> int | NewPermission | FromSource | None:
     given = decode_permissions.permission_of_new(exchange)
-    if not _copies(exchange, _PERMISSION_MODE):
+    if not _is_copied(exchange, _PERMISSION_COPY_MODE):
         return given
     if given is not None:
-        raise invalid_header(_PERMISSION_MODE, "source")
+        raise invalid_header(_PERMISSION_COPY_MODE, "source")
     return "source"
 
 
 def _posix(exchange: Exchange) -> PosixChange:
     given = decode_entries.posix(exchange)
-    if given.mode is not None and _copies(exchange, _MODE_MODE):
-        raise invalid_header(_MODE_MODE, "source")
-    if (given.owner or given.group) and _copies(exchange, _OWNER_MODE):
-        raise invalid_header(_OWNER_MODE, "source")
+    if given.mode is not None and _is_copied(exchange, _MODE_COPY_MODE):
+        raise invalid_header(_MODE_COPY_MODE, "source")
+    if (given.owner or given.group) and _is_copied(exchange, _OWNER_COPY_MODE):
+        raise invalid_header(_OWNER_COPY_MODE, "source")
     return given
 
 
-def _copies(exchange: Exchange, name: str) -> bool:
+def _is_copied(exchange: Exchange, name: str) -> bool:
     """Returns whether a property is copied from the source rather than set by the request."""
     written = exchange.header(name)
     if not written or written.lower() == "override":

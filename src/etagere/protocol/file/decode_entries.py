@@ -31,10 +31,10 @@ FILE_BYTES_MAX: Final = 4 << 40
 _FILETIME_YEAR_MIN: Final = 1601
 """The first year that Windows can represent as the time of a file."""
 
-_ATTRIBUTES: Final = "x-ms-file-attributes"
-_CREATION_TIME: Final = "x-ms-file-creation-time"
-_LAST_WRITE_TIME: Final = "x-ms-file-last-write-time"
-_CHANGE_TIME: Final = "x-ms-file-change-time"
+ATTRIBUTES_HEADER: Final = "x-ms-file-attributes"
+CREATION_TIME_HEADER: Final = "x-ms-file-creation-time"
+LAST_WRITE_TIME_HEADER: Final = "x-ms-file-last-write-time"
+CHANGE_TIME_HEADER: Final = "x-ms-file-change-time"
 _LENGTH: Final = "x-ms-content-length"
 _CONTENT_MD5: Final = "x-ms-content-md5"
 _SEMANTICS: Final = "x-ms-file-property-semantics"
@@ -56,9 +56,9 @@ def new_entry(exchange: Exchange) -> NewEntry:
     require_properties(exchange)
     return NewEntry(
         NewTimes(
-            time_of(exchange, _CREATION_TIME),
-            time_of(exchange, _LAST_WRITE_TIME),
-            time_of(exchange, _CHANGE_TIME),
+            time_of(exchange, CREATION_TIME_HEADER),
+            time_of(exchange, LAST_WRITE_TIME_HEADER),
+            time_of(exchange, CHANGE_TIME_HEADER),
         ),
         int(attributes(exchange) or FileAttributes.NONE),
         decode_permissions.permission_of_new(exchange),
@@ -72,7 +72,7 @@ def require_properties(exchange: Exchange) -> None:
     """Refuses a request without the properties that some versions require."""
     if not _PROPERTIES_SINCE <= exchange.version < _PROPERTIES_OPTIONAL_SINCE:
         return
-    for name in (_ATTRIBUTES, _CREATION_TIME, _LAST_WRITE_TIME):
+    for name in (ATTRIBUTES_HEADER, CREATION_TIME_HEADER, LAST_WRITE_TIME_HEADER):
         required_header(exchange, name)
     if not exchange.header("x-ms-file-permission-key"):
         required_header(exchange, "x-ms-file-permission")
@@ -122,15 +122,15 @@ def new_length(exchange: Exchange) -> int | None:
 
 def changed_times(exchange: Exchange) -> ChangedTimes:
     return ChangedTimes(
-        _changed_time(exchange, _CREATION_TIME, "preserve"),
-        _changed_time(exchange, _LAST_WRITE_TIME, "preserve"),
-        _changed_time(exchange, _CHANGE_TIME, "now"),
+        _changed_time(exchange, CREATION_TIME_HEADER, "preserve"),
+        _changed_time(exchange, LAST_WRITE_TIME_HEADER, "preserve"),
+        _changed_time(exchange, CHANGE_TIME_HEADER, "now"),
     )
 
 
 def new_attributes(exchange: Exchange) -> int | None:
     """Returns the attributes that an entry is to have; None: it keeps its attributes."""
-    if (exchange.header(_ATTRIBUTES) or "").lower() == "preserve":
+    if (exchange.header(ATTRIBUTES_HEADER) or "").lower() == "preserve":
         return None
     found = attributes(exchange)
     return None if found is None else int(found)
@@ -145,12 +145,12 @@ def _sent(exchange: Exchange, name: str) -> str:
 
 
 def attributes(exchange: Exchange) -> FileAttributes | None:
-    written = _sent(exchange, _ATTRIBUTES)
+    written = _sent(exchange, ATTRIBUTES_HEADER)
     if not written:
         return None
     found = parse_attributes(written)
     if found is None:
-        raise invalid_header(_ATTRIBUTES, written)
+        raise invalid_header(ATTRIBUTES_HEADER, written)
     return found
 
 

@@ -8,6 +8,7 @@ from etagere.config import MIB
 from etagere.model.bodies import Body
 from etagere.model.files import ClearRange, ListRanges, OpenFile, PutRange
 from etagere.protocol.file import decode, decode_entries
+from etagere.protocol.file.decode_entries import LAST_WRITE_TIME_HEADER
 from etagere.protocol.http.ranges import Range, parse_range
 from etagere.protocol.rest import leases
 from etagere.protocol.rest.exchange import Exchange
@@ -53,11 +54,10 @@ def range_to_change(exchange: Exchange) -> tuple[int, int]:
 
 def preserves_write_time(exchange: Exchange) -> bool:
     """Returns whether the last write time stays as it is."""
-    name = "x-ms-file-last-write-time"
-    written = exchange.header(name) or "now"
+    written = exchange.header(LAST_WRITE_TIME_HEADER) or "now"
     preserves = _WRITE_TIMES.get(written.lower())
     if preserves is None:
-        raise invalid_header(name, written)
+        raise invalid_header(LAST_WRITE_TIME_HEADER, written)
     return preserves
 
 

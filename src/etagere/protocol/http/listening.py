@@ -120,14 +120,14 @@ class Listener:
 
     def _is_my_turn(self) -> bool:
         mine = self._share.own_row.connections(self._number)
-        others = range(len(self._share.others))
+        others = range(len(self._share.peers))
         return may_accept(mine, min(map(self._connections_of, others), default=mine))
 
     def _has_deferred_enough(self) -> bool:
         now = self._loop.time()
         if self._deferred_at is None:
             self._deferred_at = now
-            self._turns_then = [other.turns for other in self._share.others]
+            self._turns_then = [other.turns for other in self._share.peers]
         if now - self._deferred_at < _DEFER_SECONDS_MAX:
             return False
         self._note_unresponsive()
@@ -136,14 +136,14 @@ class Listener:
     def _connections_of(self, index: int) -> int:
         """Returns the number of connections of another front end; this front end's own number if
         the other accepts none, since waiting for it is pointless."""
-        other: FrontEndRow = self._share.others[index]
+        other: FrontEndRow = self._share.peers[index]
         if not other.accepts or self._unresponsive.get(index) == other.turns:
             return self._share.own_row.connections(self._number)
         return other.connections(self._number)
 
     def _note_unresponsive(self) -> None:
         for index, turns in enumerate(self._turns_then):
-            if self._share.others[index].turns == turns:
+            if self._share.peers[index].turns == turns:
                 self._unresponsive[index] = turns
 
     def _accept_one(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 _WORD_BYTES = 8
 # The columns that every row has before those of the listeners.
@@ -33,8 +33,8 @@ class FrontEndTable:
         start = number * self._columns
         return FrontEndRow(self._words[start : start + self._columns])
 
-    def others(self, number: int) -> list[FrontEndRow]:
-        return [self.row(other) for other in range(self.front_ends) if other != number]
+    def others(self, number: int, among: Iterable[int]) -> list[FrontEndRow]:
+        return [self.row(other) for other in among if other != number]
 
 
 class FrontEndRow:
@@ -91,10 +91,14 @@ class FrontEndRow:
 class FrontEndShare:
     """One front end's view of the table: its own row, and those of the others."""
 
-    def __init__(self, table: FrontEndTable, number: int) -> None:
+    def __init__(self, table: FrontEndTable, number: int, group: range | None = None) -> None:
+        """`group` are the numbers of the front ends with the same listeners; None: all."""
         self.own_row = table.row(number)
         self.own_row.clear()
-        self.others = table.others(number)
+        everyone = range(table.front_ends)
+        self.others = table.others(number, everyone)
+        self.peers = table.others(number, everyone if group is None else group)
+        """The others with the same listeners."""
         self._properties_changed = table.properties_changed
         # The process that this one replaces may have died before it could reset this.
         self.publish_change_of_properties()
@@ -107,10 +111,6 @@ class FrontEndShare:
 
     def publish_change_of_properties(self) -> None:
         self._properties_changed[0] = time.monotonic_ns()
-
-    def rows(self) -> Iterator[FrontEndRow]:
-        yield self.own_row
-        yield from self.others
 
 
 def single_front_end() -> FrontEndShare:

@@ -89,7 +89,7 @@ class BlobLookup:
             if opened is not None:
                 blob = opened.result.blob
                 return FoundSource(self._found(blob.stamp), blob, opened)
-        raise RuntimeError("what may take long is not given up")
+        raise RuntimeError("a lookup that may take long returned nothing")
 
     def _found(self, stamp: int) -> SourceBlob:
         return SourceBlob(self._ask.blob, self._ask.snapshot, stamp)
@@ -174,7 +174,7 @@ class FileLookup:
                 opened = await self._engine.read_in_thread(
                     _open_file, (command, check), read_class=read_class
                 )
-            assert opened is not None, "what may take long was not given up"
+            assert opened is not None, "a lookup that may take long returned nothing"
             return opened
 
         opened = await self._read(read)

@@ -146,8 +146,8 @@ class Sources:
         if service is None and not is_allowed:
             service = addresses.service_of_public_endpoint(source, request.account)
         if service is not None:
-            place = _Place(source, service)
-            opened = await self._open_local(exchange, place, asked, use, conditions, needs_tags)
+            local = _LocalAddress(source, service)
+            opened = await self._open_local(exchange, local, asked, use, conditions, needs_tags)
             if bytes_max is not None and opened.length > bytes_max:
                 await opened.close()
                 raise too_large(bytes_max)
@@ -170,7 +170,7 @@ class Sources:
     async def _open_local(
         self,
         exchange: Exchange,
-        place: _Place,
+        local: _LocalAddress,
         asked: Range | None,
         use: SourceUse,
         conditions: Conditions,
@@ -180,7 +180,7 @@ class Sources:
             _check(stored, conditions, is_copy=use.is_copy)
 
         try:
-            lookup = await self._authorize(exchange, place, use, needs_tags)
+            lookup = await self._authorize(exchange, local, use, needs_tags)
             reader = self._store.open_reader()
             try:
                 if use.reads:
@@ -194,36 +194,36 @@ class Sources:
             except BaseException:
                 reader.close()
                 raise
-        except _Unfit:
+        except _UnfitSource:
             raise
         except Refused as refused:
-            raise unread_source_for(refused.refusal, place.service) from None
-        return LocalSource(place.address.without_secrets(), found, stored, opened, reader)
+            raise unread_source_for(refused.refusal, local.service) from None
+        return LocalSource(local.address.without_secrets(), found, stored, opened, reader)
 
     async def _authorize(
-        self, exchange: Exchange, place: _Place, use: SourceUse, needs_tags: bool
+        self, exchange: Exchange, local: _LocalAddress, use: SourceUse, needs_tags: bool
     ) -> Lookup:
         """Authorizes the read like a separate request with nothing but the URL."""
-        asking = _request_for(exchange, place)
+        asking = _request_for(exchange, local)
         principal: Principal = await self._authenticator.authenticate_source(exchange, asking)
         owner = exchange.principal
         if (
             use.owner_reads
-            and place.service == exchange.request.service
+            and local.service == exchange.request.service
             and isinstance(principal, Anonymous)
             and isinstance(owner, KeyOwner)
             and owner.account == principal.account
         ):
             principal = owner
-        if place.service == "file":
+        if local.service == "file":
             return authorize_file(
                 self._engine, self._opens, exchange, asking, principal, is_copy=use.is_copy
             )
         return authorize_blob(self._engine, exchange, asking, principal, needs_tags)
 
 
-class _Place(NamedTuple):
-    """Where a source in this store is."""
+class _LocalAddress(NamedTuple):
+    """The address of a source in this store."""
 
     address: SourceAddress
     service: str
@@ -236,9 +236,9 @@ def _fetcher() -> Fetcher:
     return Fetcher()
 
 
-def _request_for(exchange: Exchange, place: _Place) -> Exchange:
+def _request_for(exchange: Exchange, local: _LocalAddress) -> Exchange:
     """Returns the request that the caller could have sent for the source."""
-    source = place.address
+    source = local.address
     # A token for HTTPS only is not valid if the request was sent over HTTP.
     is_encrypted = source.scheme == exchange.request.scheme == "https"
     trailing_dot = exchange.header(SOURCE_TRAILING_DOT)
@@ -248,11 +248,11 @@ def _request_for(exchange: Exchange, place: _Place) -> Exchange:
         {} if trailing_dot is None else {SOURCE_TRAILING_DOT: trailing_dot},
         host=source.authority,
         scheme="https" if is_encrypted else "http",
-        service=place.service,
+        service=local.service,
     )
 
 
-class _Unfit(Refused):
+class _UnfitSource(Refused):
     """A local source that does not meet the conditions, or cannot be copied. Unlike other refusals
     of its read, this is the response to the request."""
 
@@ -273,7 +273,7 @@ def _check(stored: StoredObject, conditions: Conditions, *, is_copy: bool) -> No
         return
     if not is_copy:
         service = "blob" if isinstance(stored, Blob) else "file"
-        raise _Unfit(unread_source_for(refusal, service).refusal)
+        raise _UnfitSource(unread_source_for(refusal, service).refusal)
     if refusal is unmet:
-        raise _Unfit(Refusal("SourceConditionNotMet", unmet.facts))
-    raise _Unfit(refusal)
+        raise _UnfitSource(Refusal("SourceConditionNotMet", unmet.facts))
+    raise _UnfitSource(refusal)

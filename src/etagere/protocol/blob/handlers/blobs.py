@@ -187,7 +187,7 @@ async def _located(
             if recording is not None and opened.is_read_to_record:
                 recording.note(ask.blob, opened.result.blob.stamp)
             return opened
-    raise RuntimeError("what may take long is not given up")
+    raise RuntimeError("a lookup that may take long returned nothing")
 
 
 # Properties
