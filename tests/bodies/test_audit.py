@@ -128,6 +128,7 @@ def test_every_kind_of_finding_is_tested() -> None:
     elsewhere |= {kinds.INDEX_ROW_MISSING, kinds.INDEX_ROW_UNUSED}
     elsewhere |= {kinds.ENTRY_UNREACHABLE, kinds.ENTRY_MISPLACED, kinds.ENTRY_ID_SHARED}
     elsewhere |= {kinds.LINKS_WRONG, kinds.USAGE_WRONG, kinds.SHARE_UNKNOWN}
+    elsewhere |= {kinds.PERMISSION_MISSING}
     defined = {kind for kind in vars(kinds).values() if isinstance(kind, FindingKind)}
     assert covered | elsewhere == defined
 
