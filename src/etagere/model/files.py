@@ -382,3 +382,21 @@ class CreatePermission(Command, frozen=True):
 class GetPermission(Command, frozen=True):
     share: ShareName
     number: int
+
+
+class FindInherited(Command, frozen=True):
+    """Determine what new entries inherit from a permission."""
+
+    share: ShareName
+    parent: int
+    """The number of the permission of their directory."""
+    is_directory: bool
+
+
+class KeepInherited(Command, frozen=True):
+    """Store what new entries inherit from a permission."""
+
+    found: FindInherited
+    share_id: bytes
+    """The incarnation of the share that it was determined in."""
+    inherited: NewPermission

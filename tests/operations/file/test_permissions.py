@@ -7,13 +7,19 @@ import hashlib
 from etagere.model.files import (
     CreatePermission,
     Entry,
+    FindInherited,
     GetPermission,
     NewEntry,
     NewPermission,
     NewTimes,
 )
 from etagere.operations.file.collections import INHERITED_PERMISSIONS
-from etagere.operations.file.permissions import create_permission, get_permission
+from etagere.operations.file.permissions import (
+    create_permission,
+    find_inherited,
+    get_permission,
+    keep_inherited,
+)
 from etagere.rules.file_permissions import (
     DEFAULT_DIRECTORY_PERMISSION,
     DEFAULT_DIRECTORY_SDDL,
@@ -109,9 +115,17 @@ async def test_unknown_permissions_change_nothing(files: FileFixture) -> None:
 async def test_what_is_inherited_may_be_too_long(files: FileFixture) -> None:
     await files.create()
     longest = new_permission("O:SYG:SYD:" + "(A;OICI;GA;;;CO)" * 3_200)
-    await files.mkdir("d", having(longest))
-    assert await code_of(files.mkdir("d/d")) == "FileInvalidPermission"
-    await files.put("d/f")
+    number = (await files.mkdir("d", having(longest))).permission
+    # To determine it would take the writer long, so that the caller has to do it.
+    for creation in (files.mkdir("d/d"), files.put("d/f")):
+        assert await code_of(creation) == "ServerBusy"
+    refused = files.read(find_inherited, FindInherited(SHARE, number, is_directory=True))
+    assert await code_of(refused) == "FileInvalidPermission"
+    found = await files.read(find_inherited, FindInherited(SHARE, number, is_directory=False))
+    for _ in range(2):
+        await files.write(keep_inherited, found)
+    file = await files.put("d/f")
+    assert (await sddl_of(files, file)).startswith("O:SYG:SYD:(A;;FA;;;SY)(A;;FA;;;SY)")
     await files.delete("d/f")
     await files.rmdir("d")
     await files.delete_share()

@@ -149,6 +149,23 @@ def test_keys_of_entries_that_inherit(share: ShareClient) -> None:
     assert moved.get_file_properties().permission_key == key
 
 
+def test_entries_that_inherit_from_a_long_permission(share: ShareClient) -> None:
+    entries = "(A;OICI;GA;;;CO)" * 3_200
+    key = str(share.create_permission_for_share(f"O:SYG:SYD:{entries}"))
+    long = share.get_directory_client("long")
+    long.create_directory(file_permission_key=key)
+    with refused(400, "FileInvalidPermission"):
+        long.create_subdirectory("child")
+    source = share.get_file_client("source")
+    source.upload_file(b"source")
+    created, copied = long.get_file_client("created"), long.get_file_client("copied")
+    copied.start_copy_from_url(source.url)
+    created.create_file(0)
+    for file in (copied, created):
+        shown = sddl_of(share, file.get_file_properties())
+        assert shown == f"O:SYG:SYD:{'(A;;FA;;;SY)' * 3_200}S:NO_ACCESS_CONTROL"
+
+
 def test_permissions_that_entries_are_given(share: ShareClient) -> None:
     key = str(share.create_permission_for_share(SDDL))
     directory = share.get_directory_client("directory")

@@ -7,7 +7,9 @@ directory depends only on its descriptor, so it is determined once per descripto
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
+from etagere.config import KIB
 from etagere.engine.interface import EXCLUSIVE, SHARED, ReadTxn, Refused, WriteTxn, operation
 from etagere.errors import Refusal
 from etagere.model.files import (
@@ -15,10 +17,13 @@ from etagere.model.files import (
     CreatePermission,
     FilePermission,
     FilePermissionNumber,
+    FindInherited,
     GetPermission,
     InheritedPermission,
+    KeepInherited,
     NewPermission,
 )
+from etagere.model.shares import ShareName
 from etagere.operations.file.collections import (
     ENTRIES,
     INHERITED_PERMISSIONS,
@@ -39,6 +44,12 @@ from etagere.rules.security_descriptors import (
     decode_descriptor,
     encode_descriptor,
 )
+
+_INHERITED_AT_ONCE_BYTES_MAX: Final = 4 * KIB
+"""What is inherited from longer descriptors is determined outside of write transactions, because
+other writes would have to wait."""
+_PARENT: Final = "InheritedFrom"
+_IS_DIRECTORY: Final = "IsDirectory"
 
 
 @operation
@@ -91,17 +102,57 @@ def _inherited(txn: WriteTxn, share_id: bytes, parent: int, is_directory: bool) 
     known = txn.get(INHERITED_PERMISSIONS, key) or txn.get(INHERITED_PERMISSIONS, key, EXCLUSIVE)
     if known is not None:
         return known.number
-    from_directory = decode_descriptor(_descriptor(txn, share_id, parent))
-    child = inherit(from_directory, SYSTEM, SYSTEM, directory=is_directory)
+    descriptor = _descriptor(txn, share_id, parent)
+    if len(descriptor) > _INHERITED_AT_ONCE_BYTES_MAX:
+        raise Refused(Refusal("ServerBusy", {_PARENT: parent, _IS_DIRECTORY: int(is_directory)}))
+    return _store_inherited(txn, key, _inherit(descriptor, is_directory))
+
+
+def _inherit(descriptor: bytes, is_directory: bool) -> NewPermission:
+    """Returns what new entries inherit from a directory with a descriptor. This takes 10 to 20 ms
+    for the longest ones."""
+    child = inherit(decode_descriptor(descriptor), SYSTEM, SYSTEM, directory=is_directory)
     try:
-        descriptor = encode_descriptor(child)
+        inherited = encode_descriptor(child)
     except InvalidDescriptorError:
         # Directories get two entries for one with generic rights, which may exceed the limit.
         raise Refused(Refusal("FileInvalidPermission")) from None
-    new = NewPermission(descriptor, hashlib.sha256(descriptor).digest())
-    number = _store(txn, share_id, new)
+    return NewPermission(inherited, hashlib.sha256(inherited).digest())
+
+
+def _store_inherited(txn: WriteTxn, key: tuple[bytes, int, int], new: NewPermission) -> int:
+    number = _store(txn, key[0], new)
     txn.put(INHERITED_PERMISSIONS, key, InheritedPermission(number))
     return number
+
+
+# What is inherited from long descriptors
+
+
+def unknown_inheritance(refused: Refused, share: ShareName) -> FindInherited | None:
+    """Returns what has to be found and kept before the operation can run, if it was refused because
+    it would take long to determine what the new entry inherits."""
+    facts = refused.refusal.facts
+    if refused.refusal.code != "ServerBusy" or _PARENT not in facts:
+        return None
+    return FindInherited(share, int(facts[_PARENT]), bool(facts[_IS_DIRECTORY]))
+
+
+def find_inherited(txn: ReadTxn, command: FindInherited) -> KeepInherited:
+    """Determines what new entries inherit from a permission, which never changes."""
+    share_id = find(txn, command.share).id
+    descriptor = _descriptor(txn, share_id, command.parent)
+    return KeepInherited(command, share_id, _inherit(descriptor, command.is_directory))
+
+
+@operation
+def keep_inherited(txn: WriteTxn, command: KeepInherited) -> None:
+    found = command.found
+    if find_guarded(txn, found.share).id != command.share_id:
+        return
+    key = (command.share_id, found.parent, int(found.is_directory))
+    if txn.get(INHERITED_PERMISSIONS, key, EXCLUSIVE) is None:
+        _store_inherited(txn, key, command.inherited)
 
 
 def _store(txn: WriteTxn, share_id: bytes, new: NewPermission) -> int:

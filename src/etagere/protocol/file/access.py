@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from etagere.engine.interface import ReadTxn, WriteTxn
 from etagere.model.files import EntryPath
+from etagere.protocol.file import inheritance
 from etagere.protocol.file.decode import wait_seconds
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.rest.exchange import Exchange
@@ -39,10 +40,10 @@ async def write(
     command: C,
 ) -> T:
     """Changes a directory or file when its open handles allow it."""
-    engine = deps.engine
+    share = command.path.ref.share
 
     def run(path: EntryPath) -> Awaitable[T]:
-        return engine.write(operation, _with_path(command, path))
+        return inheritance.write(exchange, deps, share, operation, _with_path(command, path))
 
     return await deps.opens.rest(command.path, access, run, seconds_max=wait_seconds(exchange))
 

@@ -28,7 +28,7 @@ from etagere.model.ids import new_id
 from etagere.model.sources import SourceBlob
 from etagere.operations.file import copies, pending_copies, ranges
 from etagere.operations.sources import PIECES_GONE
-from etagere.protocol.file import access, decode, decode_copies, decode_ranges
+from etagere.protocol.file import access, decode, decode_copies, decode_ranges, inheritance
 from etagere.protocol.file.decode_entries import FILE_BYTES_MAX
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.file.encode import ENCRYPTED
@@ -121,10 +121,12 @@ async def _write_copy(
     command: C,
 ) -> T:
     """Creates or replaces the destination when its open handles allow it."""
+    destination = command.destination.path
+    share = destination.ref.share
     return await deps.opens.rest(
-        command.destination.path,
+        destination,
         RestAccess.REPLACE,
-        lambda path: deps.engine.write(operation, command.at(path)),
+        lambda path: inheritance.write(exchange, deps, share, operation, command.at(path)),
         seconds_max=decode.wait_seconds(exchange),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from typing import Final
 
@@ -29,7 +28,8 @@ from etagere.rules.security_descriptors import decode_descriptor
 
 _DOCUMENT_BYTES_MAX: Final = SDDL_LENGTH_MAX + 1_024
 _IN_THREAD_BYTES_MIN: Final = INLINE_PERMISSION_BYTES_MAX
-"""Longer descriptors are converted in a thread: the longest take some 50 ms."""
+"""Longer descriptors are converted in a thread: the longest take some 50 ms. The threads of long
+reads are few, so that the event loop gets its turn."""
 
 
 class _Document(msgspec.Struct):
@@ -47,7 +47,10 @@ async def create_permission(exchange: Exchange, deps: FileDependencies) -> Respo
     share = decode.share_name(exchange)
     document = await exchange.http.body.read(_DOCUMENT_BYTES_MAX)
     if len(document) > _IN_THREAD_BYTES_MIN:
-        new = await asyncio.to_thread(_read_document, document)
+        read_class = exchange.read_class("permission")
+        new = await deps.engine.read_in_thread(
+            lambda _, written: _read_document(written), document, read_class
+        )
     else:
         new = _read_document(document)
     number = await deps.engine.write(permissions.create_permission, CreatePermission(share, new))
@@ -71,7 +74,11 @@ async def get_permission(exchange: Exchange, deps: FileDependencies) -> Response
     command = GetPermission(share, number)
     descriptor = await deps.engine.read(permissions.get_permission, command)
     if len(descriptor) > _IN_THREAD_BYTES_MIN:
-        return Response(200, [], await asyncio.to_thread(_write_document, descriptor, form))
+        read_class = exchange.read_class("permission")
+        document = await deps.engine.read_in_thread(
+            lambda _, found: _write_document(found, form), descriptor, read_class
+        )
+        return Response(200, [], document)
     return Response(200, [], _write_document(descriptor, form))
 
 
