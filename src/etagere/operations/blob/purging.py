@@ -21,6 +21,7 @@ from etagere.operations.blob.collections import (
     STAGINGS,
     TAGGED_CONTAINERS,
 )
+from etagere.operations.removal import RemovalStep
 
 _MARKS: Final[tuple[Collection[Any, Any], ...]] = (DELETED_CONTAINERS, DISCARDED_STAGINGS, DRAFTS)
 
@@ -41,28 +42,28 @@ class PurgeContainers(Command, frozen=True):
 def purge_containers(txn: WriteTxn, command: PurgeContainers) -> int:
     """Removes rows in one bounded step; returns how many (0: nothing is left to remove)."""
     for (container_id,), _ in txn.scan(DELETED_CONTAINERS, DELETED_CONTAINERS.all(), 1, claim=True):
-        removed = _purge_container(txn, container_id, command.rows_max)
-        if removed < command.rows_max:
+        step = RemovalStep(command.rows_max)
+        removed = _purge_container(txn, container_id, step)
+        if not step.is_over:
             txn.delete(DELETED_CONTAINERS, (container_id,))
             txn.delete(TAGGED_CONTAINERS, (container_id,))
         return removed + 1
     return 0
 
 
-def _purge_container(txn: WriteTxn, container_id: bytes, rows_max: int) -> int:
+def _purge_container(txn: WriteTxn, container_id: bytes, step: RemovalStep) -> int:
     removed = 0
     holders: tuple[Collection[Any, Blob], ...] = (SNAPSHOTS, BLOBS)
     for collection in holders:
-        rows = txn.scan(collection, collection.under((container_id,)), rows_max - removed)
-        for key, blob in rows:
+        for key, blob in step.rows(txn, collection, collection.under((container_id,))):
             txn.delete(collection, key)
             release(txn, blob.content)
             removed += 1
             if collection is BLOBS:
-                removed += tags.forget(txn, key, blob.tags)
-            if removed >= rows_max:
-                return removed
-    for key, _ in txn.scan(STAGINGS, STAGINGS.under((container_id,)), rows_max - removed):
+                tagged = tags.forget(txn, key, blob.tags)
+                removed += tagged
+                step.left -= tagged
+    for key, _ in step.rows(txn, STAGINGS, STAGINGS.under((container_id,))):
         staging = txn.get(STAGINGS, key, EXCLUSIVE)
         if staging is not None:
             stagings.forget(txn, key, staging)

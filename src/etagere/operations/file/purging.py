@@ -28,6 +28,7 @@ from etagere.operations.file.collections import (
 )
 from etagere.operations.file.shares import SNAPSHOTS_MAX
 from etagere.operations.file.tree import is_shown, release_content
+from etagere.operations.removal import RemovalStep
 
 _MARKS: Final[tuple[Collection[Any, Any], ...]] = (SHARES_TO_PURGE, HISTORIES_TO_PURGE)
 OF_SHARES: Final[tuple[Collection[Any, Any], ...]] = (
@@ -111,22 +112,21 @@ def _expired(txn: ReadTxn | WriteTxn) -> Span:
 def purge_shares(txn: WriteTxn, command: PurgeShares) -> int:
     """Removes rows of deleted shares in one bounded step; returns how many (0: none is left)."""
     for (share_id,), _ in txn.scan(SHARES_TO_PURGE, SHARES_TO_PURGE.all(), 1, claim=True):
-        removed = _purge_share(txn, share_id, command.rows_max)
-        if removed < command.rows_max:
+        step = RemovalStep(command.rows_max)
+        removed = _purge_share(txn, share_id, step)
+        if not step.is_over:
             txn.delete(HISTORIES_TO_PURGE, (share_id,))
             txn.delete(SHARES_TO_PURGE, (share_id,))
         return removed + 1
     return 0
 
 
-def _purge_share(txn: WriteTxn, share_id: bytes, rows_max: int) -> int:
+def _purge_share(txn: WriteTxn, share_id: bytes, step: RemovalStep) -> int:
     removed = 0
     for collection in OF_SHARES:
-        for key, _ in txn.scan(collection, collection.under((share_id,)), rows_max - removed):
+        for key, _ in step.rows(txn, collection, collection.under((share_id,))):
             _remove(txn, collection, key)
             removed += 1
-        if removed >= rows_max:
-            break
     return removed
 
 

@@ -37,6 +37,7 @@ from etagere.operations.queue.collections import (
     VISIBLE,
 )
 from etagere.operations.queue.queues import find, find_guarded
+from etagere.operations.removal import RemovalStep
 
 _SHORT_CHARACTERS_MAX = 1_024
 # Other requests wait for a write transaction, so it skips no more expired messages than this. A
@@ -346,12 +347,13 @@ def purge_contents(txn: WriteTxn, command: PurgeMessages) -> int:
     """Removes messages of deleted and cleared queues in one bounded step; returns how many rows (0:
     nothing is left to remove)."""
     for (contents,), _ in txn.scan(DISCARDED, DISCARDED.all(), 1, claim=True):
-        rows = txn.scan(MESSAGES, MESSAGES.under((contents,)), command.rows_max)
-        for (_, message_id), message in rows:
+        step, removed = RemovalStep(command.rows_max), 0
+        for (_, message_id), message in step.rows(txn, MESSAGES, MESSAGES.under((contents,))):
             _remove(txn, contents, message_id, message)
-        if len(rows) < command.rows_max:
+            removed += 1
+        if not step.is_over:
             txn.delete(DISCARDED, (contents,))
-        return len(rows) + 1
+        return removed + 1
     return 0
 
 

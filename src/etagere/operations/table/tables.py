@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, operation
-from etagere.engine.records import Span
+from etagere.engine.records import Collection, Span
 from etagere.errors import Refusal
 from etagere.model.base import Command
 from etagere.model.tables import (
@@ -21,6 +21,7 @@ from etagere.model.tables import (
     TableName,
 )
 from etagere.operations.named import NamedResources, policies_reader
+from etagere.operations.removal import RemovalStep
 from etagere.operations.table.collections import (
     DELETED_TABLES,
     DROPPED_INDEXES,
@@ -141,25 +142,26 @@ def may_purge(txn: ReadTxn, _: None) -> bool:
 def purge_tables(txn: WriteTxn, command: PurgeTables) -> int:
     """Removes entities of deleted tables with their index rows, and rows of dropped indexes, in one
     bounded step; returns how many rows (0: nothing is left to remove)."""
+    step = RemovalStep(command.rows_max)
     for (table_id,), _ in txn.scan(DELETED_TABLES, DELETED_TABLES.all(), 1, claim=True):
-        rows = txn.scan(ENTITIES, ENTITIES.under((table_id,)), command.rows_max)
-        for key, _ in rows:
-            txn.delete(ENTITIES, key)
-        room = command.rows_max - len(rows)
-        removed = _remove_indexed(txn, PROPERTY_VALUES.under((table_id,)), room)
-        if removed < room:
+        removed = _remove_all(txn, step, ENTITIES, ENTITIES.under((table_id,)))
+        removed += _remove_all(txn, step, PROPERTY_VALUES, PROPERTY_VALUES.under((table_id,)))
+        if not step.is_over:
             txn.delete(DELETED_TABLES, (table_id,))
-        return len(rows) + removed + 1
+        return removed + 1
     for index, _ in txn.scan(DROPPED_INDEXES, DROPPED_INDEXES.all(), 1, claim=True):
-        removed = _remove_indexed(txn, PROPERTY_VALUES.under(index), command.rows_max)
-        if removed < command.rows_max:
+        removed = _remove_all(txn, step, PROPERTY_VALUES, PROPERTY_VALUES.under(index))
+        if not step.is_over:
             txn.delete(DROPPED_INDEXES, index)
         return removed + 1
     return 0
 
 
-def _remove_indexed(txn: WriteTxn, span: Span, rows_max: int) -> int:
-    rows = txn.scan(PROPERTY_VALUES, span, rows_max)
-    for place, _ in rows:
-        txn.delete(PROPERTY_VALUES, place)
-    return len(rows)
+def _remove_all(
+    txn: WriteTxn, step: RemovalStep, collection: Collection[Any, Any], span: Span
+) -> int:
+    removed = 0
+    for key, _ in step.rows(txn, collection, span):
+        txn.delete(collection, key)
+        removed += 1
+    return removed
