@@ -69,11 +69,12 @@ class SdkConnection(ABC):
         return str(getattr(code, "value", code))
 
     def _outcome_of(self, error: AzureError) -> Refused | Unknown:
-        """Status 503 means that nothing was changed; other failures leave the outcome unknown."""
+        """Status 503 means that nothing was changed; other failures leave the outcome unknown, as
+        does a response that ends too early."""
         status = error.status_code if isinstance(error, HttpResponseError) else None
         if not isinstance(error, HttpResponseError) or status is None:
             return Unknown(type(error).__name__)
-        if status >= 500 and status != 503:
+        if status < 400 or (status >= 500 and status != 503):
             return Unknown(str(status))
         return Refused(self.error_code(error))
 
