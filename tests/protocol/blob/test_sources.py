@@ -72,7 +72,7 @@ LARGE = bytes(range(256)) * 800
         ("https:a", None),
         ("ftp://a", None),
         ("", None),
-        ("http://a/" + "b" * 20_000, None),
+        ("http://a/" + "b" * 33_000, None),
     ],
 )
 def test_addresses(written: str, expected: SourceAddress | None) -> None:
