@@ -8,17 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.history.events import Unknown
-from tests.history.file.events import LEASE_ACTIONS, Done, Verb
+from tests.history.file.events import Done, Verb
 from tests.history.file.service import SERVICE
 from tests.history.file.workloads import WORKLOADS
 from tests.history.live import Plan, run_and_check
 
-SELDOM = (
-    LEASE_ACTIONS
-    | {Verb.CLEAR, Verb.DELETE_DIRECTORY, Verb.RENAME_DIRECTORY}
-    | {Verb.DELETE_SNAPSHOT}
-)
-"""Verbs that may not succeed within a few seconds on a slow machine."""
+SURE_TO_SUCCEED = {Verb.CREATE, Verb.PUT, Verb.GET, Verb.LIST, Verb.CREATE_DIRECTORY}
+"""Verbs that succeed sooner or later, even on a busy machine."""
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -28,9 +24,9 @@ def test_killed_servers(tmp_path: Path, workers: int) -> None:
     assert len(history.kills) > 1  # the last one comes when the clients are done
     assert any(isinstance(each.outcome, Unknown) for each in history.operations)
     done = [each.request for each in history.operations if isinstance(each.outcome, Done)]
-    assert {request.verb for request in done} >= set(Verb) - SELDOM
+    assert {request.verb for request in done} >= SURE_TO_SUCCEED
     counts = Counter(request.share for request in done)
-    assert min(counts[share] for share in WORKLOADS) >= 10, counts
+    assert min(counts[share] for share in WORKLOADS) > 1, counts
 
 
 @pytest.mark.long
