@@ -163,6 +163,7 @@ def test_a_connection_string_names_the_address_of_each_service(
         "AccountKey=a2V5",
         "BlobEndpoint=https://127.0.0.1:1/shelf",
         "QueueEndpoint=https://127.0.0.1:2/shelf",
+        "FileEndpoint=https://127.0.0.1:4/shelf",
     ]
 
 

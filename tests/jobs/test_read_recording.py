@@ -127,3 +127,19 @@ def test_closing_waits_for_nobody_long(fault: Fault | None) -> None:
         await recording.close()
 
     run(body)
+
+
+def test_what_was_being_written_when_the_process_stopped_is_written_again() -> None:
+    async def body(engine: Writes, recording: ReadRecording) -> None:
+        note(recording, *"ab")
+        engine.answers.clear()
+        round_ = asyncio.create_task(recording.record_noted())
+        while not engine.commands:
+            await asyncio.sleep(0)
+        round_.cancel()
+        await asyncio.wait([round_])
+        engine.answers.set()
+        await recording.close()
+        assert engine.names == [["a", "b"], ["a", "b"]]
+
+    run(body)

@@ -68,6 +68,12 @@ class ReadRecording:
         reads = tuple(BlobRead(blob, stamp) for blob, stamp in batch)
         try:
             await self._engine.write(record_reads, RecordReads(reads))
-        finally:
-            for blob, _ in batch:
-                del self._stamps[blob]
+        except Exception:
+            self._forget(batch)
+            raise
+        # Not if it was cancelled: the process stops, and `close` writes them again.
+        self._forget(batch)
+
+    def _forget(self, batch: list[tuple[BlobName, int]]) -> None:
+        for blob, _ in batch:
+            del self._stamps[blob]
