@@ -29,8 +29,8 @@ from etagere.coordination import local as coordination
 from etagere.engine import groups, ledger, reserve, timeline
 from etagere.engine.timeline import Timeline
 from etagere.engine.writer import SOCKET_NAME, listen, writer_main
-from etagere.front import files as file_front
-from etagere.front import objects as object_front
+from etagere.front import blob_queue_table
+from etagere.front import file as file_front
 from etagere.front.process import Assemble, FrontEnd, ReadyBarrier
 from etagere.jobs import health, purging
 from etagere.jobs.health import SUPERVISOR_NAME, open_health_socket, server_status
@@ -250,10 +250,10 @@ def _serve_in(
                 numbers,
             )
 
-        objects = front_end(object_front.assemble, object_front.SERVICES, range(workers))
-        for number in objects.numbers:
+        others = front_end(blob_queue_table.assemble, blob_queue_table.SERVICES, range(workers))
+        for number in others.numbers:
             name = f"front end {number + 1}"
-            children[name] = objects.main(name, number)
+            children[name] = others.main(name, number)
         files = front_end(file_front.assemble, file_front.SERVICES, range(workers, front_ends))
         children["file front end"] = files.main("file front end", workers)
         return _supervise(directory, children)

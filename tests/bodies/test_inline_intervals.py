@@ -9,7 +9,7 @@ import pytest
 from awscrt.checksums import crc64nvme
 
 from etagere.bodies import folding, intervals
-from etagere.bodies.contents import EXTENTS, Hole, SegmentRange, locate_soon
+from etagere.bodies.contents import EXTENTS, Hole, SegmentRange, try_locate
 from etagere.bodies.maps import FORMER_INTERVALS, INTERVAL_MAPS, INTERVALS
 from etagere.engine.interface import WriteTxn
 from etagere.model.bodies import Body, Mapped, Piece
@@ -122,12 +122,12 @@ def test_adjacent_inline_intervals_are_one_entry_of_a_plan(ledger: LedgerFixture
 def test_many_bytes_in_the_ledger_make_a_long_plan(ledger: LedgerFixture) -> None:
     content = write(ledger, begin(ledger, 0), 0, 100_000)
     content = write_inline(ledger, content, *[bytes(32 * KIB)] * 4)
-    assert ledger.look(locate_soon, content) is not None
+    assert ledger.look(try_locate, content) is not None
     content = write_inline(ledger, content, b"x")
-    assert ledger.look(locate_soon, content) is None
-    assert ledger.look(lambda txn, _: locate_soon(txn, content, 0, 200_000)) is not None
-    assert ledger.look(lambda txn, _: locate_soon(txn, content, content.length - 1_000)) is not None
-    assert ledger.look(locate_soon, fold(ledger, content)) is not None
+    assert ledger.look(try_locate, content) is None
+    assert ledger.look(lambda txn, _: try_locate(txn, content, 0, 200_000)) is not None
+    assert ledger.look(lambda txn, _: try_locate(txn, content, content.length - 1_000)) is not None
+    assert ledger.look(try_locate, fold(ledger, content)) is not None
 
 
 # Folding

@@ -17,8 +17,8 @@ from etagere.bodies.contents import (
     SegmentRange,
     add_reference,
     locate,
-    locate_soon,
     share,
+    try_locate,
 )
 from etagere.bodies.maps import (
     FORMER_INTERVALS,
@@ -288,7 +288,7 @@ def test_a_hole_of_any_length_is_one_entry(ledger: LedgerFixture) -> None:
     content = write(ledger, content, 4 * TIB, 512)
     (segment_range,) = ledger.segment_ranges(content, 4 * TIB, 512)
     assert ledger.plan(content) == (Hole(4 * TIB), segment_range, Hole(4 * TIB - 512))
-    assert ledger.look(locate_soon, content) is not None
+    assert ledger.look(try_locate, content) is not None
 
 
 def test_only_whole_pieces_have_checksums(ledger: LedgerFixture) -> None:
@@ -309,8 +309,8 @@ def test_only_whole_pieces_have_checksums(ledger: LedgerFixture) -> None:
 
 def test_a_content_of_many_parts_has_a_long_plan(ledger: LedgerFixture) -> None:
     content = write(ledger, begin(ledger, 0), 0, *[10] * 400)
-    assert ledger.look(locate_soon, content) is None
-    assert ledger.look(lambda txn, _: locate_soon(txn, content, 100, 500)) is not None
+    assert ledger.look(try_locate, content) is None
+    assert ledger.look(lambda txn, _: try_locate(txn, content, 100, 500)) is not None
 
 
 def test_only_live_extents_can_be_written(ledger: LedgerFixture) -> None:

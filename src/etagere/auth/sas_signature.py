@@ -53,7 +53,8 @@ _SERVICE_FORMATS: Final[dict[str, Formats]] = {
     "dfs": _BLOB_FORMATS,
     "file": (
         ("2015-04-05", (*_TOKEN, "si", *_GATES, *ANSWERS)),
-        # There are no older ones, which blob tokens of the same name would be valid as.
+        # Older formats do not name the service: a token for a container would also be valid for a
+        # share of the same name.
         ("2015-02-21", (*_TOKEN, "si", "sv", *ANSWERS)),
     ),
     "queue": (

@@ -380,10 +380,10 @@ def locate(txn: ReadTxn, content: Content, start: int = 0, length: int | None = 
     return _plan(txn, _pieces_and_holes(content, parts), 0, length)
 
 
-def locate_soon(
+def try_locate(
     txn: ReadTxn, content: Content, start: int = 0, length: int | None = None
 ) -> Plan | None:
-    """Does the same, but returns None if it would take long."""
+    """Like `locate`, but returns None if it would take long."""
     if isinstance(content, Chunked):
         is_long = len(_block_list(txn, content).chunks) > _LONG_CHUNKS
         return None if is_long else locate(txn, content, start, length)

@@ -18,7 +18,7 @@ from etagere.clock import SystemClock
 from etagere.config import Config
 from etagere.coordination.local import LocalCoordinator
 from etagere.engine.sqlite import SqliteEngine
-from etagere.front import files
+from etagere.front import file
 from etagere.front.process import FrontEndContext
 from etagere.model.files import EntryPath
 from etagere.model.shares import ShareName, ShareRef
@@ -76,7 +76,7 @@ class FileFrontEnd:
             single_front_end(),
         )
         self.table = OpenTable(self.engine)
-        assembly = files.assemble_with(context, self.table)
+        assembly = file.assemble_with(context, self.table)
         (service,) = assembly.services
         http = HttpServer(service, listener)
         http.start()

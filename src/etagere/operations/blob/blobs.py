@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from etagere.bodies import intervals
-from etagere.bodies.contents import Plan, adopt_body, locate, locate_soon, release
+from etagere.bodies.contents import Plan, adopt_body, locate, release, try_locate
 from etagere.engine.interface import (
     ReadTxn,
     Refused,
@@ -159,7 +159,7 @@ def open_found(txn: ReadTxn, command: OpenBlob, result: BlobResult) -> OpenedBlo
             raise Refused(Refusal("InvalidRange", {"ContentLength": total}))
         start = command.first
         end = total if command.last is None else min(command.last + 1, total)
-    find = locate_soon if command.brief else locate
+    find = try_locate if command.brief else locate
     plan = find(txn, result.blob.content, start, end - start)
     if plan is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from etagere.bodies import intervals
-from etagere.bodies.contents import Plan, locate, locate_soon
+from etagere.bodies.contents import Plan, locate, try_locate
 from etagere.bodies.maps import cut_piece
 from etagere.engine.interface import ReadTxn, Refused, WriteTxn, operation
 from etagere.errors import Refusal
@@ -121,7 +121,7 @@ def open_file(txn: ReadTxn, command: OpenFile) -> OpenedFile | None:
     result = get_file(txn, command.ask)
     file = file_node(result.entry)
     start, end = _span(command.first, command.last, file.content.length)
-    find = locate_soon if command.brief else locate
+    find = try_locate if command.brief else locate
     plan = find(txn, file.content, start, end - start)
     if plan is None:
         return None

@@ -17,8 +17,8 @@ SERVICES = ("file",)
 
 
 def assemble(context: FrontEndContext) -> Assembly:
-    """Returns the service. The other front ends collect the store, but only the process that writes
-    a segment can seal it, and each has to close the segments that were removed."""
+    """Returns the service. The other front ends run garbage collection, but only the process that
+    writes a segment can seal it, and each process has to close the segments that were removed."""
     return assemble_with(context, OpenTable(context.engine))
 
 
