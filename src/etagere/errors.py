@@ -10,38 +10,11 @@ depends on the service, `OTHER_STATUSES` the few where it depends on the request
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final
 
 import msgspec
 
-
-class NtStatus(IntEnum):
-    """The NTSTATUS values that rows of the table use."""
-
-    INVALID_PARAMETER = 0xC000000D
-    END_OF_FILE = 0xC0000011
-    ACCESS_DENIED = 0xC0000022
-    OBJECT_NAME_INVALID = 0xC0000033
-    OBJECT_NAME_NOT_FOUND = 0xC0000034
-    OBJECT_NAME_COLLISION = 0xC0000035
-    OBJECT_PATH_NOT_FOUND = 0xC000003A
-    SHARING_VIOLATION = 0xC0000043
-    FILE_LOCK_CONFLICT = 0xC0000054
-    DELETE_PENDING = 0xC0000056
-    LOGON_FAILURE = 0xC000006D
-    ACCOUNT_DISABLED = 0xC0000072
-    INVALID_SECURITY_DESCR = 0xC0000079
-    DISK_FULL = 0xC000007F
-    INSUFFICIENT_RESOURCES = 0xC000009A
-    MEDIA_WRITE_PROTECTED = 0xC00000A2
-    IO_TIMEOUT = 0xC00000B5
-    NETWORK_NAME_DELETED = 0xC00000C9
-    BAD_NETWORK_NAME = 0xC00000CC
-    INTERNAL_ERROR = 0xC00000E5
-    DIRECTORY_NOT_EMPTY = 0xC0000101
-    TOO_MANY_OPENED_FILES = 0xC000011F
-    CANNOT_DELETE = 0xC0000121
+from etagere.nt_status import NtStatus
 
 
 class Error(msgspec.Struct, frozen=True):
@@ -166,7 +139,8 @@ _COMMON: Final = (
           "The specified resource does not exist.", NtStatus.OBJECT_NAME_NOT_FOUND),
     # SMB tells "is a directory" from "is not a directory"; one row cannot, so the SMB side chooses.
     Error("ResourceTypeMismatch", 409,
-          "The specified resource type does not match the type of the existing resource."),
+          "The specified resource type does not match the type of the existing resource.",
+          NtStatus.OBJECT_NAME_COLLISION),
     Error("ServerBusy", 503, "The server is busy.", NtStatus.INSUFFICIENT_RESOURCES),
     Error("UnsupportedHeader", 400,
           "One of the HTTP headers specified in the request is not supported."),
@@ -189,7 +163,8 @@ _SHARED: Final = (
     Error("LeaseIdMismatchWithLeaseOperation", 409,
           "The lease ID specified did not match the lease ID for the blob."),
     Error("LeaseIdMissing", 412,
-          "There is currently a lease on the blob and no lease ID was specified in the request."),
+          "There is currently a lease on the blob and no lease ID was specified in the request.",
+          NtStatus.SHARING_VIOLATION),
     Error("LeaseIsBreakingAndCannotBeAcquired", 409,
           "The lease ID matched, but the lease is currently in breaking state and cannot be "
           "acquired until it is broken."),
@@ -202,7 +177,8 @@ _SHARED: Final = (
           "A lease ID was specified, but the lease for the blob has expired."),
     Error("LeaseNotPresentWithLeaseOperation", 409, "There is currently no lease on the blob."),
     Error("NoPendingCopyOperation", 409, "There is currently no pending copy operation."),
-    Error("PendingCopyOperation", 409, "There is currently a pending copy operation."),
+    Error("PendingCopyOperation", 409, "There is currently a pending copy operation.",
+          NtStatus.SHARING_VIOLATION),
     Error("PreviousSnapshotNotFound", 409, "The previous snapshot is not found."),
     Error("SourceConditionNotMet", 412,
           "The source condition specified using HTTP conditional header(s) is not met."),
@@ -417,7 +393,7 @@ _FILE: Final = (
     # The service documents 408 and 500; 408 says what happened, and clients retry on either.
     Error("ClientCacheFlushDelay", 408,
           "The specified resource state could not be flushed from an SMB client in the specified "
-          "time."),
+          "time.", NtStatus.IO_TIMEOUT),
     Error("ContainerQuotaDowngradeNotAllowed", 409,
           "The quota of the share cannot be lowered at this moment."),
     # The service documents two names for this state; SMBDeletePending is the one we answer with.

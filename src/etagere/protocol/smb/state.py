@@ -1,0 +1,73 @@
+"""The state of SMB clients: sessions, trees and opens ([MS-SMB2] 3.3.1.8 to 3.3.1.10).
+
+Everything here belongs to one connection, and to the event loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from etagere.model.shares import ShareName
+    from etagere.opens.client import ShareClient
+    from etagere.opens.handles import Handle
+
+
+class Pipe(Protocol):
+    """A named pipe of IPC$, as a handle on it sees it."""
+
+    def write(self, data: bytes) -> None:
+        """Takes a request of the client; raises `SmbError`."""
+        ...
+
+    def read(self, length: int) -> tuple[bytes, bool]:
+        """Returns bytes of the response, and whether there are more in this message."""
+        ...
+
+
+class Search(Protocol):
+    """Where the enumeration of a directory by one handle has got to."""
+
+
+@dataclass(slots=True, eq=False)
+class Open:
+    """An open of a client: of a file, a directory or a pipe."""
+
+    id: int
+    """Both halves of the file ID; for a file or directory that of the handle."""
+    tree: Tree
+    access: int
+    """The access mask that was granted ([MS-SMB2] 2.2.13.1)."""
+    options: int = 0
+    """The create options ([MS-SMB2] 2.2.13)."""
+    handle: Handle | None = None
+    """None for a pipe."""
+    pipe: Pipe | None = None
+    position: int = 0
+    search: Search | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Tree:
+    """A connection of a session to a share, or to IPC$."""
+
+    id: int
+    session: Session
+    name: ShareName | None
+    """None for IPC$."""
+    client: ShareClient | None = None
+    """None for IPC$."""
+    opens: dict[int, Open] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """An authenticated session, or one that is being authenticated."""
+
+    id: int
+    account: str = ""
+    """The storage account, which is the user; empty until it is authenticated."""
+    trees: dict[int, Tree] = field(default_factory=dict)
+    opens: dict[int, Open] = field(default_factory=dict)
+    """Those of all trees, by ID."""
