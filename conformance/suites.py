@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,8 @@ class Suite:
     """The package on PyPI; requirements/dev.txt pins its version."""
     accounts: tuple[str, ...]
     """The prefixes of ACCOUNT_NAME and ACCOUNT_KEY in the variables that the tests read."""
+    premium_file_accounts: tuple[str, ...] = ()
+    """The prefixes of those accounts whose file shares are premium."""
     flags: tuple[str, ...] = ()
     """Flags of the server: what the accounts of Microsoft's own tests have enabled."""
     sleep_seconds_max: float | None = None
@@ -51,13 +53,25 @@ SUITES: Final = {
             "file",
             "azure-storage-file-share",
             ("STORAGE", "SECONDARY_STORAGE", "PREMIUM_STORAGE_FILE"),
+            premium_file_accounts=("PREMIUM_STORAGE_FILE",),
         ),
     )
 }
 
 
-def accounts(suite: Suite, runners: int) -> Iterator[tuple[str, str, str]]:
-    """Yields the prefix of the variables, the name and the key of every account.
+class RunnerAccount(NamedTuple):
+    """An account of one runner."""
+
+    prefix: str
+    """The prefix of its variables."""
+    name: str
+    key: str
+    premium_files: bool
+    """Whether its file shares are premium."""
+
+
+def accounts(suite: Suite, runners: int) -> Iterator[RunnerAccount]:
+    """Yields the accounts of all runners.
 
     Each runner has its own accounts, because tests change the properties of the whole account.
     """
@@ -65,4 +79,5 @@ def accounts(suite: Suite, runners: int) -> Iterator[tuple[str, str, str]]:
         for prefix in suite.accounts:
             name = f"{prefix.replace('_', '').lower()}{runner}"
             key = base64.b64encode(hashlib.sha512(name.encode()).digest()).decode()
-            yield f"GW{runner}_{prefix}", name, key
+            premium_files = prefix in suite.premium_file_accounts
+            yield RunnerAccount(f"GW{runner}_{prefix}", name, key, premium_files)

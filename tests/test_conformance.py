@@ -147,7 +147,7 @@ def test_each_suite_has_its_lists_and_pins(suite: Suite) -> None:
 
 @pytest.mark.parametrize("suite", SUITES.values(), ids=list(SUITES))
 def test_each_runner_has_its_own_accounts(suite: Suite) -> None:
-    names = [name for _, name, _ in accounts(suite, 3)]
+    names = [account.name for account in accounts(suite, 3)]
     assert len(set(names)) == 3 * len(suite.accounts)
     assert all(3 <= len(name) <= 24 and name.isalnum() for name in names)
 
@@ -183,7 +183,7 @@ def test_a_table_is_addressed_through_the_path_whatever_class_comes_next(
 
 def test_a_test_is_given_the_account_of_its_runner(monkeypatch: pytest.MonkeyPatch) -> None:
     both = list(accounts(SUITES["table"], 2))
-    for prefix, name, key in both:
+    for prefix, name, key, _ in both:
         monkeypatch.setenv(f"{prefix}_ACCOUNT_NAME", name)
         monkeypatch.setenv(f"{prefix}_ACCOUNT_KEY", key)
     given = []
@@ -199,4 +199,4 @@ def test_a_test_is_given_the_account_of_its_runner(monkeypatch: pytest.MonkeyPat
     for runner in ("gw0", "gw1"):
         monkeypatch.setenv("PYTEST_XDIST_WORKER", runner)
         test()
-    assert given == [(name, key) for _, name, key in both]
+    assert given == [(name, key) for _, name, key, _ in both]
