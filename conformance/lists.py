@@ -36,6 +36,12 @@ class Name(NamedTuple):
         name = f"{file.removesuffix('_async')}::{function.removesuffix('_async')}{bracket}{case}"
         return cls(name, file.endswith("_async"))
 
+    @property
+    def variable_prefix(self) -> str:
+        """The prefix of environment variables that are meant for this test only."""
+        form = "async" if self.asynchronous else "sync"
+        return f"{self.name}_{form}".upper()
+
 
 class Pattern(NamedTuple):
     """A pattern with `*` for anything, for both forms of a test or one of them."""

@@ -77,9 +77,12 @@ def _served(suite: Suite, options: Options, directory: Path) -> Iterator[dict[st
         variables["CONFORMANCE_SLEEP_SECONDS_MAX"] = str(suite.sleep_seconds_max)
     flags = ["--workers", str(options.workers), "--oauth", "development", *suite.flags]
     flags += ["--tls-cert", str(certificate), "--tls-key", str(key_file)]
-    for prefix, name, key in accounts(suite, options.runners):
-        flags += ["--account", f"{name}:{key}"]
-        variables |= {f"{prefix}_ACCOUNT_NAME": name, f"{prefix}_ACCOUNT_KEY": key}
+    for account in accounts(suite, options.runners):
+        flags += ["--account", f"{account.name}:{account.key}"]
+        if account.premium_files:
+            flags += ["--premium-file-account", account.name]
+        variables[f"{account.prefix}_ACCOUNT_NAME"] = account.name
+        variables[f"{account.prefix}_ACCOUNT_KEY"] = account.key
     server = Server(directory / "data", *flags)
     server.start()
     try:

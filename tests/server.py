@@ -26,6 +26,9 @@ KEY: Final = (
 )
 SECOND_ACCOUNT: Final = "second"
 SECOND_KEYS: Final = tuple(base64.b64encode(bytes([n]) * 64).decode() for n in (1, 2))
+PREMIUM_ACCOUNT: Final = "premium"
+"""An account whose file shares are premium."""
+PREMIUM_KEY: Final = base64.b64encode(bytes([3]) * 64).decode()
 SERVICES: Final = ("blob", "queue", "table", "file")
 DEVELOPMENT_PORT: Final = 10_000
 WRONG_KEY: Final = base64.b64encode(b"x" * 64).decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,9 +147,10 @@ def test_each_suite_has_its_lists_and_pins(suite: Suite) -> None:
 
 
 @pytest.mark.parametrize("suite", SUITES.values(), ids=list(SUITES))
-def test_each_runner_has_its_own_accounts(suite: Suite) -> None:
-    names = [name for _, name, _ in accounts(suite, 3)]
-    assert len(set(names)) == 3 * len(suite.accounts)
+def test_each_runner_and_each_lone_test_has_its_own_accounts(suite: Suite) -> None:
+    names = [account.name for account in accounts(suite, 3)]
+    owners = 3 + 2 * len(suite.lone_tests)
+    assert len(set(names)) == owners * len(suite.accounts)
     assert all(3 <= len(name) <= 24 and name.isalnum() for name in names)
 
 
@@ -183,7 +185,7 @@ def test_a_table_is_addressed_through_the_path_whatever_class_comes_next(
 
 def test_a_test_is_given_the_account_of_its_runner(monkeypatch: pytest.MonkeyPatch) -> None:
     both = list(accounts(SUITES["table"], 2))
-    for prefix, name, key in both:
+    for prefix, name, key, _ in both:
         monkeypatch.setenv(f"{prefix}_ACCOUNT_NAME", name)
         monkeypatch.setenv(f"{prefix}_ACCOUNT_KEY", key)
     given = []
@@ -199,4 +201,25 @@ def test_a_test_is_given_the_account_of_its_runner(monkeypatch: pytest.MonkeyPat
     for runner in ("gw0", "gw1"):
         monkeypatch.setenv("PYTEST_XDIST_WORKER", runner)
         test()
-    assert given == [(name, key) for _, name, key in both]
+    assert given == [(name, key) for _, name, key, _ in both]
+
+
+def test_a_lone_test_is_given_an_account_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = replace(SUITES["queue"], lone_tests=("queue::lone",))
+    for account in accounts(suite, 1):
+        monkeypatch.setenv(f"{account.prefix}_ACCOUNT_NAME", account.name)
+    given = []
+
+    @PowerShellPreparer("storage", storage_account_name="fake")
+    def test(*, storage_account_name: str) -> None:
+        given.append(storage_account_name)
+
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    for node in (
+        "test_queue.py::TestQueue::test_lone (call)",
+        "test_queue_async.py::TestQueue::test_lone (call)",
+        "test_queue.py::TestQueue::test_other (call)",
+    ):
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", node)
+        test()
+    assert given == ["storage1", "storage2", "storage0"]

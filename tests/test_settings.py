@@ -93,6 +93,15 @@ SAMPLES: dict[str, tuple[Sample, Sample]] = {
         ),
         Sample(("--account", f"one:{KEY}"), f"one:{KEY}", f'["one:{KEY}"]', (ONE,)),
     ),
+    "premium_file_accounts": (
+        Sample(
+            ("--premium-file-account", "one", "--premium-file-account", "two"),
+            "one; two;",
+            '["one", "two"]',
+            frozenset({"one", "two"}),
+        ),
+        Sample(("--premium-file-account", "one"), "one", '["one"]', frozenset({"one"})),
+    ),
     "tls_cert": (file("--tls-cert", "/tls/one"), file("--tls-cert", "/tls/two")),
     "tls_key": (file("--tls-key", "/tls/one"), file("--tls-key", "/tls/two")),
     "oauth": (text("--oauth", "development"), text("--oauth", "off")),
@@ -299,6 +308,14 @@ def test_wrong_values(flags: tuple[str, ...], environment: dict[str, str], messa
         ("tls_cert = 'c'", "tls_cert: tls_key must be set too"),
         ("accounts = 'x'", 'accounts: must be a list of strings "NAME:KEY[:KEY2]"'),
         ("accounts = [1]", 'accounts: must be a list of strings "NAME:KEY[:KEY2]"'),
+        (
+            "premium_file_accounts = 'x'",
+            "premium_file_accounts: must be a list of account names",
+        ),
+        (
+            "premium_file_accounts = ['one', 'Two']",
+            "premium_file_accounts: name 2 must be 3 to 24 lowercase letters and digits",
+        ),
         ("bolb_port = 1", "'bolb_port' is not a setting; did you mean blob_port?"),
         ("blob-port = 1", "'blob-port' is not a setting; did you mean blob_port?"),
         ("config = 'x'", "'config' is not a setting"),

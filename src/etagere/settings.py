@@ -88,17 +88,23 @@ DEVELOPMENT_ACCOUNT: Final = ConfiguredAccount(
 """The account that every SDK uses for `UseDevelopmentStorage=true`. Its key is public."""
 
 
+_ACCOUNT_NAME_SYNTAX: Final = (
+    f"{ACCOUNT_NAME_LENGTH_MIN} to {ACCOUNT_NAME_LENGTH_MAX} lowercase letters and digits"
+)
+
+
+def _is_account_name(text: str) -> bool:
+    long_enough = ACCOUNT_NAME_LENGTH_MIN <= len(text) <= ACCOUNT_NAME_LENGTH_MAX
+    return long_enough and ACCOUNT_NAME.fullmatch(text) is not None
+
+
 def parse_account(text: str) -> ConfiguredAccount:
     """Parses `NAME:KEY[:KEY2]`. Raises ValueError if the text has another form."""
     name, *keys = text.strip().split(":")
     if not 1 <= len(keys) <= 2:
         raise ValueError("must be NAME:KEY or NAME:KEY:KEY2")
-    long_enough = ACCOUNT_NAME_LENGTH_MIN <= len(name) <= ACCOUNT_NAME_LENGTH_MAX
-    if not long_enough or ACCOUNT_NAME.fullmatch(name) is None:
-        raise ValueError(
-            f"its name must be {ACCOUNT_NAME_LENGTH_MIN} to {ACCOUNT_NAME_LENGTH_MAX} "
-            "lowercase letters and digits"
-        )
+    if not _is_account_name(name):
+        raise ValueError(f"its name must be {_ACCOUNT_NAME_SYNTAX}")
     if name == DEVELOPMENT_ACCOUNT.name:
         raise ValueError(f"the keys of {name}, which is built in, cannot be changed")
     return ConfiguredAccount(name, tuple(map(_nth_key, (1, 2), keys)))
@@ -275,6 +281,30 @@ class _Accounts(Kind[tuple[ConfiguredAccount, ...]]):
         parser.add_argument(flag, action="append", metavar=self.metavar, **options)
 
 
+class _AccountNames(Kind[frozenset[str]]):
+    """A set of account names. Errors do not show the text, which may be a key."""
+
+    metavar = "NAME"
+
+    def from_text(self, text: str) -> frozenset[str]:
+        return self.from_flag(part for part in text.split(";") if part.strip())
+
+    def from_flag(self, given: Iterable[str]) -> frozenset[str]:
+        names = [text.strip() for text in given]
+        for number, name in enumerate(names, 1):
+            if not _is_account_name(name):
+                raise _Wrong(f"name {number} must be {_ACCOUNT_NAME_SYNTAX}")
+        return frozenset(names)
+
+    def from_toml(self, value: object, _folder: Path) -> frozenset[str]:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise _Wrong("must be a list of account names")
+        return self.from_flag(value)
+
+    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
+        parser.add_argument(flag, action="append", metavar=self.metavar, **options)
+
+
 class _CopySources(Kind[tuple[CopySource, ...]]):
     metavar = "HOST[:PORT]"
 
@@ -348,6 +378,12 @@ class Settings:
         (),
         "an account besides those in the data directory; may be repeated",
         flag="--account",
+    )
+    premium_file_accounts: frozenset[str] = _setting(
+        _AccountNames(),
+        frozenset(),
+        "an account whose new file shares are premium; may be repeated",
+        flag="--premium-file-account",
     )
     tls_cert: Path | None = _setting(  # noqa: RUF009
         _FILE, None, "the certificate chain in PEM; requires `tls_key`"
@@ -424,7 +460,7 @@ def shown(default: object) -> str:
     """Formats a default value for the help and the documentation."""
     if isinstance(default, bool):
         return "on" if default else "off"
-    return "none" if default in (None, ()) else str(default)
+    return "none" if default in (None, (), frozenset()) else str(default)
 
 
 class _File(NamedTuple):

@@ -27,8 +27,15 @@ NFS = default_settings(ShareProtocol.NFS)
 def test_new_shares_for_nfs_are_premium() -> None:
     assert (NFS.tier, NFS.quota_gib) == ("Premium", 100)
     smb = default_settings(ShareProtocol.SMB)
-    assert (smb.tier, smb.quota_gib, smb.protocol_named) == ("TransactionOptimized", 5_120, True)
+    assert (smb.tier, smb.quota_gib, smb.protocol_shown) == ("TransactionOptimized", 5_120, True)
     assert default_settings(None) == SMB
+
+
+@pytest.mark.parametrize("protocol", [None, *ShareProtocol])
+def test_new_shares_of_premium_accounts_are_premium(protocol: ShareProtocol | None) -> None:
+    made = default_settings(protocol, premium_account=True)
+    assert (made.tier, made.quota_gib) == ("Premium", 100)
+    assert (made.protocol, made.protocol_shown) == (protocol or ShareProtocol.SMB, True)
 
 
 def test_what_a_change_omits_stays() -> None:

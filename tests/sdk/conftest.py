@@ -12,14 +12,23 @@ import pytest
 from awscrt.checksums import crc64nvme
 
 from tests.sdk.origin import Origin
-from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, served
+from tests.server import (
+    PREMIUM_ACCOUNT,
+    PREMIUM_KEY,
+    SECOND_ACCOUNT,
+    SECOND_KEYS,
+    Server,
+    served,
+)
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory: Path = tmp_path_factory.mktemp("shared") / "data"
-    account = ":".join((SECOND_ACCOUNT, *SECOND_KEYS))
-    with served(directory, "--account", account) as shared:
+    second = ":".join((SECOND_ACCOUNT, *SECOND_KEYS))
+    premium = f"{PREMIUM_ACCOUNT}:{PREMIUM_KEY}"
+    flags = ("--account", second, "--account", premium, "--premium-file-account", PREMIUM_ACCOUNT)
+    with served(directory, *flags) as shared:
         yield shared
         assert shared.stop() == 0
 

@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from conformance.lists import Name
+
 
 class EnvironmentVariableOptions(NamedTuple):
     """Whether an argument is a secret."""
@@ -30,7 +32,8 @@ Test = Callable[..., Any]
 class EnvironmentVariableLoader:
     """Passes variables of the environment to a test as keyword arguments.
 
-    A variable that begins with the name of the runner counts before the one without.
+    A variable that begins with the name of the test counts first, then one that begins with the
+    name of the runner, then the one without a prefix.
     """
 
     def __init__(
@@ -75,9 +78,12 @@ class EnvironmentVariableLoader:
 
     def _value(self, name: str) -> str | Secret:
         runner = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+        # "NODE (call)"
+        test = Name.of(os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0])
         # Of the two keys of an account, tests ask for the first.
         variable = name.upper().replace("PRIMARY_", "")
-        found = os.environ.get(f"{runner.upper()}_{variable}") or os.environ[variable]
+        places = (f"{test.variable_prefix}_{variable}", f"{runner.upper()}_{variable}", variable)
+        found = next(os.environ[place] for place in places if place in os.environ)
         return Secret(found) if name in self._secrets else found
 
 

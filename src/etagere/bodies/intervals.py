@@ -318,7 +318,9 @@ def changes(
     more than the limit means that there are more. Returns None if the contents are not related.
 
     Bytes are equal if they come from the same upload at the same place. Equal bytes that were
-    uploaded again count as written, and so do inline intervals.
+    uploaded again count as written, and so do inline intervals. A hole that both contents have may
+    count as made since if one of them was copied from another content of the family: flattening a
+    map forgets where its holes come from. Reports of such holes do no harm.
     """
     if get_map(txn, old.id).family != get_map(txn, new.id).family:
         return None

@@ -115,6 +115,13 @@ class FilePermissionNumber(Record, frozen=True):
     number: int
 
 
+class FilePermissionUsage(Record, frozen=True):
+    """What the security descriptors of a share take, under its id."""
+
+    length: int
+    """In bytes, as `stored_length` in the rules for permissions counts them."""
+
+
 class InheritedPermission(Record, frozen=True):
     """The number of the descriptor that new entries inherit from a directory, under (share id,
     number of the directory's descriptor, 1 for directories and 0 for files)."""

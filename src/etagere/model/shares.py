@@ -50,8 +50,9 @@ class ShareSettings(Part, frozen=True):
     protocol: ShareProtocol = ShareProtocol.SMB
     root_squash: RootSquash = RootSquash.NO_ROOT_SQUASH
     snapshot_virtual_directory: bool = True
-    protocol_named: bool = False
-    """Whether the request that created the share named the protocol."""
+    protocol_shown: bool = False
+    """Whether responses show the protocol: in premium accounts, and if the request that created the
+    share named it."""
     provisioned_iops: int | None = None
     """None, as for the other limits of performance: not set. They are kept and shown, but have no
     effect."""

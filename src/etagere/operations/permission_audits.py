@@ -1,7 +1,9 @@
-"""The permissions of files for `etagere check`: every number that is used has a descriptor."""
+"""The permissions of files for `etagere check`: every number that is used has a descriptor, and
+their bytes are those that are counted."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,9 +16,11 @@ from etagere.operations.file.collections import (
     FORMER_ENTRIES,
     INHERITED_PERMISSIONS,
     PERMISSION_NUMBERS,
+    PERMISSION_USAGE,
     PERMISSIONS,
+    SHARES_TO_PURGE,
 )
-from etagere.rules.file_permissions import DEFAULT_PERMISSIONS
+from etagere.rules.file_permissions import DEFAULT_PERMISSIONS, stored_length
 
 
 def check_permissions(audit: Audit) -> None:
@@ -24,8 +28,11 @@ def check_permissions(audit: Audit) -> None:
         "CREATE TEMP TABLE audit_permissions (share BLOB, number INT, PRIMARY KEY (share, number)) "
         "WITHOUT ROWID"
     )
-    for _, key, _, _ in audit.rows(PERMISSIONS, first_time=False):
+    lengths: Counter[bytes] = Counter()
+    for _, key, stored, _ in audit.rows(PERMISSIONS, first_time=False):
         audit.execute("INSERT INTO audit_permissions VALUES (?, ?)", key)
+        lengths[key[0]] += stored_length(stored.descriptor)
+    _check_usage(audit, lengths)
     for collection, packed, share_id, number in _used(audit):
         if number in DEFAULT_PERMISSIONS:
             continue
@@ -36,6 +43,18 @@ def check_permissions(audit: Audit) -> None:
             what = f"its permission, {number}, is missing"
             audit.find(kinds.PERMISSION_MISSING, audit.name(collection, packed), what)
     audit.execute("DROP TABLE audit_permissions")
+
+
+def _check_usage(audit: Audit, lengths: Counter[bytes]) -> None:
+    purged = {share_id for _, (share_id,), _, _ in audit.rows(SHARES_TO_PURGE, first_time=False)}
+    usage: Counter[bytes] = Counter()
+    for _, (share_id,), used, _ in audit.rows(PERMISSION_USAGE, first_time=False):
+        usage[share_id] = used.length
+    for share_id in (lengths.keys() | usage.keys()) - purged:
+        length, counted = lengths[share_id], usage[share_id]
+        if length != counted:
+            what = f"its permissions take {length} bytes, and {counted} are counted"
+            audit.find(kinds.USAGE_WRONG, f"share {share_id.hex()}", what)
 
 
 def _used(audit: Audit) -> Iterator[tuple[Collection[Any, Any], bytes, bytes, int]]:

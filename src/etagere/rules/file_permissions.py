@@ -32,6 +32,12 @@ from etagere.rules.sids import SID_ALIASES
 INLINE_PERMISSION_BYTES_MAX: Final = 8 * 1024
 """The longest permission in a header; longer ones are created first and named by their key."""
 
+PERMISSIONS_BYTES_MAX: Final = 1 << 30
+"""What the permissions of a share may take together. They do not count towards its quota, and are
+kept until the share is deleted."""
+_INDEX_BYTES: Final = 256
+"""What a permission takes besides its descriptor, with some reserve."""
+
 DEFAULT_DIRECTORY_SDDL: Final = (
     "O:SYG:SYD:"
     "(A;OICI;FA;;;BA)"
@@ -58,6 +64,11 @@ def check_permission(descriptor: SecurityDescriptor) -> SecurityDescriptor:
     if descriptor.sacl is None:
         return msgspec.structs.replace(descriptor, sacl=NULL_ACL)
     return descriptor
+
+
+def stored_length(descriptor: bytes) -> int:
+    """Returns how many bytes of `PERMISSIONS_BYTES_MAX` a permission takes."""
+    return len(descriptor) + _INDEX_BYTES
 
 
 # Inheritance

@@ -23,7 +23,8 @@ BANDWIDTH_MIBPS_MIN: Final = 1
 BANDWIDTH_MIBPS_MAX: Final = 10_340
 
 PREMIUM: Final = "Premium"
-"""The tier of provisioned shares, which clients choose instead of a premium account."""
+"""The tier of provisioned shares: all shares of premium accounts, and in other accounts those for
+which clients choose it."""
 _TIERS: Final = {tier.lower(): tier for tier in ("TransactionOptimized", "Hot", "Cool", PREMIUM)}
 
 
@@ -31,12 +32,15 @@ _PREMIUM_QUOTA_GIB: Final = 100
 """The quota of new premium shares, unless clients set another one."""
 
 
-def default_settings(named: ShareProtocol | None) -> ShareSettings:
+def default_settings(
+    named: ShareProtocol | None, *, premium_account: bool = False
+) -> ShareSettings:
     """Returns the settings of a new share for which the client has named a protocol, or None. Only
     premium shares can be mounted with NFS."""
-    if named is ShareProtocol.NFS:
-        return ShareSettings(_PREMIUM_QUOTA_GIB, PREMIUM, named, protocol_named=True)
-    return ShareSettings(protocol_named=named is not None)
+    if premium_account or named is ShareProtocol.NFS:
+        protocol = named or ShareProtocol.SMB
+        return ShareSettings(_PREMIUM_QUOTA_GIB, PREMIUM, protocol, protocol_shown=True)
+    return ShareSettings(protocol_shown=named is not None)
 
 
 def parse_share_tier(written: str) -> str | None:

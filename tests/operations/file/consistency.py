@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections import Counter
 
 from etagere.engine.interface import ReadTxn
-from etagere.model.files import ROOT_ID, DirectoryNode, Entry, FileNode, HardLinkNode
+from etagere.model.files import (
+    ROOT_ID,
+    DirectoryNode,
+    Entry,
+    FileNode,
+    FilePermissionUsage,
+    HardLinkNode,
+)
 from etagere.operations.file.collections import (
     DELETED_SHARES,
     ENTRIES,
     EXPIRING_SHARES,
     FORMER_ENTRIES,
+    PERMISSION_USAGE,
+    PERMISSIONS,
     SHARE_SNAPSHOTS,
     SHARE_USAGE,
     SHARES,
@@ -18,6 +27,7 @@ from etagere.operations.file.collections import (
     EntryKey,
 )
 from etagere.rules.file_names import fold_name
+from etagere.rules.file_permissions import stored_length
 from tests.operations.blob.consistency import rows
 
 
@@ -38,6 +48,9 @@ def require_trees(txn: ReadTxn, _: None) -> None:
         files = [e.node for k, e in entries.items() if k[0] == share.id]
         lengths = [node.content.length for node in files if isinstance(node, FileNode)]
         assert sum(parts) == sum(lengths)
+        used = rows(txn, PERMISSION_USAGE).get((share.id,), FilePermissionUsage(0))
+        permissions = [p for key, p in rows(txn, PERMISSIONS).items() if key[0] == share.id]
+        assert used.length == sum(stored_length(each.descriptor) for each in permissions)
         taken = [shown.generation for key, shown in snapshots.items() if key[0] == share.id]
         assert tuple(sorted(taken)) == share.snapshot_generations
         assert all(e.generation <= share.generation for k, e in entries.items() if k[0] == share.id)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 
+from etagere.engine.interface import WriteTxn, operation
+from etagere.model.base import Command
 from etagere.model.files import (
     CreatePermission,
     Entry,
+    FilePermissionUsage,
     FindInherited,
     GetPermission,
     NewEntry,
     NewPermission,
     NewTimes,
 )
-from etagere.operations.file.collections import INHERITED_PERMISSIONS
+from etagere.model.shares import ShareName
+from etagere.operations.file.collections import INHERITED_PERMISSIONS, PERMISSION_USAGE
 from etagere.operations.file.permissions import (
     create_permission,
     find_inherited,
@@ -24,6 +28,8 @@ from etagere.rules.file_permissions import (
     DEFAULT_DIRECTORY_PERMISSION,
     DEFAULT_DIRECTORY_SDDL,
     DEFAULT_FILE_PERMISSION,
+    PERMISSIONS_BYTES_MAX,
+    stored_length,
 )
 from etagere.rules.sddl import format_sddl, parse_sddl
 from etagere.rules.security_descriptors import decode_descriptor, encode_descriptor
@@ -59,6 +65,41 @@ async def test_permissions_are_stored_once(files: FileFixture) -> None:
     unknown = files.read(get_permission, GetPermission(SHARE, 2))
     assert await code_of(unknown) == "FileInvalidPermissionKey"
     assert (await files.put("a", new=having(one))).permission == first
+
+
+class LeaveRoom(Command, frozen=True):
+    """Counts as many permissions as leave room for these bytes."""
+
+    share_id: bytes
+    length: int
+
+
+@operation
+def leave_room(txn: WriteTxn, command: LeaveRoom) -> None:
+    used = FilePermissionUsage(PERMISSIONS_BYTES_MAX - command.length)
+    txn.put(PERMISSION_USAGE, (command.share_id,), used)
+
+
+@file_test
+async def test_permissions_of_a_share_are_limited(files: FileFixture) -> None:
+    share = await files.create()
+    one, two, three = map(new_permission, (FOR_ALL, "O:SYG:SYD:", "O:BAG:BAD:"))
+    length = sum(stored_length(new.descriptor) for new in (one, two))
+    await files.write(leave_room, LeaveRoom(share.id, length))
+    for new in (one, two, one):
+        await files.write(create_permission, CreatePermission(SHARE, new))
+    another = files.write(create_permission, CreatePermission(SHARE, three))
+    assert await code_of(another) == "ShareSizeLimitReached"
+    # What the share has can still be used, and nothing is created with what it cannot store.
+    await files.mkdir("a", having(two))
+    assert await code_of(files.mkdir("b", having(three))) == "ShareSizeLimitReached"
+    assert await files.names() == ["a"]
+    other = ShareName(SHARE.account, "other")
+    await files.create(other)
+    await files.write(create_permission, CreatePermission(other, three))
+    for name in (SHARE, other):
+        await files.delete_share(name)
+    await files.require_empty()
 
 
 @file_test

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from etagere.bodies.reaping import Flatten, flatten
 from etagere.engine.interface import ReadTxn
 from etagere.model.bodies import Body
 from etagere.model.files import NewEntry, NewTimes, PutRange
@@ -14,6 +15,7 @@ from etagere.operations.file.ranges import precheck_range
 from etagere.rules.file_attributes import FileAttributes
 from tests.operations.blob.consistency import rows
 from tests.operations.file.consistency import history_records
+from tests.operations.file.copying import copy, of, to
 from tests.operations.file.fixture import FileFixture, file_test, path_of
 from tests.operations.fixture import code_of
 
@@ -232,6 +234,37 @@ async def test_ranges_are_listed(files: FileFixture) -> None:
     assert await code_of(files.ranges("f", previous=later)) == "FileGenerationMismatch"
     await files.put("g", b"new")
     assert await code_of(files.ranges("g", previous=later)) == "FileGenerationMismatch"
+    await files.require_sound()
+
+
+@file_test
+async def test_changes_after_a_copy_may_include_holes(files: FileFixture) -> None:
+    """A hole shows in which map it was cleared. Other maps with the same hole do not know that any
+    more, so after a copy from one to the other the hole may count as cleared. It was never less
+    than a hole, so a client that repeats the changes gets the same bytes."""
+    await files.create()
+    await files.put("f", b"x" * 512, length=2_048)
+    await files.snapshot()
+    await files.clear("f", 1_024, 1_536)
+    await copy(files, of("f"), to("g"))
+    await files.put_range("g", 0, b"y" * 512)
+    await files.put_range("f", 512, b"z" * 512)
+    while await files.write(flatten, Flatten()):
+        pass
+    taken = await files.snapshot()
+    before = await files.get("f")
+    await copy(files, of("g"), to("f"))
+    changes = (await files.ranges("f", previous=taken)).ranges
+    assert [(each.start, each.end, each.written) for each in changes] == [
+        (0, 512, True),
+        (512, 1_536, False),
+    ]
+    after = bytearray(before)
+    for each in changes:
+        new = (await files.get("f"))[each.start : each.end]
+        assert each.written or not any(new)
+        after[each.start : each.end] = new
+    assert bytes(after) == await files.get("f")
     await files.require_sound()
 
 

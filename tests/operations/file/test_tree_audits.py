@@ -176,10 +176,10 @@ def test_a_missing_permission(store: Store) -> None:
     (own, own_record), (inherited, _) = store.rows(PERMISSIONS).items()
     store.delete(PERMISSIONS, own)
     # Of the entry, of the digest, and of what is inherited from it.
-    assert store.found() == [kinds.PERMISSION_MISSING] * 3
+    assert store.found() == [kinds.USAGE_WRONG, *[kinds.PERMISSION_MISSING] * 3]
     store.put(PERMISSIONS, own, own_record)
     store.delete(PERMISSIONS, inherited)
-    assert store.found() == [kinds.PERMISSION_MISSING] * 3
+    assert store.found() == [kinds.USAGE_WRONG, *[kinds.PERMISSION_MISSING] * 3]
     store.write(delete_share, DeleteShare(ShareRef(SHARE)))
     store.put(PERMISSIONS, inherited, own_record)
     while store.write(purge_shares, PurgeShares(1)):

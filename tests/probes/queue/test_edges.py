@@ -58,7 +58,7 @@ PARAMETERS: Final[dict[str, dict[str, tuple[int, str]]]] = {
     },
     "maxresults": dict.fromkeys((*NOT_UTF8, *CONTROL, NEWLINE, LONG, "AAAA", DIGITS), OUT_OF_RANGE),
     "comp": dict.fromkeys((*NOT_UTF8, *CONTROL, NEWLINE, LONG, DIGITS), INVALID_PARAMETER),
-    "timeout": dict.fromkeys((*NOT_UTF8, *CONTROL, NEWLINE, LONG, DIGITS), OK),
+    "timeout": dict.fromkeys((*NOT_UTF8, *CONTROL, NEWLINE, LONG, DIGITS), INVALID_PARAMETER),
 }
 
 

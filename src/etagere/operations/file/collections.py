@@ -13,6 +13,7 @@ from etagere.model.files import (
     FileNode,
     FilePermission,
     FilePermissionNumber,
+    FilePermissionUsage,
     InheritedPermission,
 )
 from etagere.model.shares import (
@@ -68,6 +69,9 @@ PERMISSIONS: Collection[tuple[bytes, int], FilePermission] = Collection(
 )
 PERMISSION_NUMBERS: Collection[tuple[bytes, bytes], FilePermissionNumber] = Collection(
     "file_permission_numbers", FilePermissionNumber, (ID, BYTES)
+)
+PERMISSION_USAGE: Collection[tuple[bytes], FilePermissionUsage] = Collection(
+    "file_permission_usage", FilePermissionUsage, (ID,)
 )
 INHERITED_PERMISSIONS: Collection[tuple[bytes, int, int], InheritedPermission] = Collection(
     "inherited_file_permissions", InheritedPermission, (ID, UINT, UINT)

@@ -17,6 +17,7 @@ from etagere.model.files import (
     CreatePermission,
     FilePermission,
     FilePermissionNumber,
+    FilePermissionUsage,
     FindInherited,
     GetPermission,
     InheritedPermission,
@@ -28,6 +29,7 @@ from etagere.operations.file.collections import (
     ENTRIES,
     INHERITED_PERMISSIONS,
     PERMISSION_NUMBERS,
+    PERMISSION_USAGE,
     PERMISSIONS,
 )
 from etagere.operations.file.shares import find, find_guarded
@@ -35,9 +37,11 @@ from etagere.operations.file.tree import Place
 from etagere.rules.file_permissions import (
     DEFAULT_DIRECTORY_PERMISSION,
     DEFAULT_PERMISSIONS,
+    PERMISSIONS_BYTES_MAX,
     SYSTEM,
     inherit,
     inherited_default,
+    stored_length,
 )
 from etagere.rules.security_descriptors import (
     InvalidDescriptorError,
@@ -160,10 +164,20 @@ def _store(txn: WriteTxn, share_id: bytes, new: NewPermission) -> int:
     known = txn.get(PERMISSION_NUMBERS, key, EXCLUSIVE)
     if known is not None:
         return known.number
+    _count(txn, share_id, stored_length(new.descriptor))
     number = txn.stamp
     txn.put(PERMISSIONS, (share_id, number), FilePermission(new.descriptor))
     txn.put(PERMISSION_NUMBERS, key, FilePermissionNumber(number))
     return number
+
+
+def _count(txn: WriteTxn, share_id: bytes, added: int) -> None:
+    """Counts the bytes of a new permission, and refuses what exceeds the limit."""
+    used = txn.get(PERMISSION_USAGE, (share_id,), EXCLUSIVE)
+    length = added + (0 if used is None else used.length)
+    if length > PERMISSIONS_BYTES_MAX:
+        raise Refused(Refusal("ShareSizeLimitReached"))
+    txn.put(PERMISSION_USAGE, (share_id,), FilePermissionUsage(length))
 
 
 def _descriptor(txn: ReadTxn | WriteTxn, share_id: bytes, number: int) -> bytes:

@@ -21,6 +21,7 @@ from etagere.operations.file.collections import (
     INHERITED_PERMISSIONS,
     PENDING_FILE_COPIES,
     PERMISSION_NUMBERS,
+    PERMISSION_USAGE,
     PERMISSIONS,
     SHARE_SNAPSHOTS,
     SHARE_USAGE,
@@ -39,6 +40,7 @@ OF_SHARES: Final[tuple[Collection[Any, Any], ...]] = (
     SHARE_USAGE,
     INHERITED_PERMISSIONS,
     PERMISSION_NUMBERS,
+    PERMISSION_USAGE,
     PERMISSIONS,
 )
 """The collections whose keys begin with the id of a share: first what refers to others."""

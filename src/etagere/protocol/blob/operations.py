@@ -49,7 +49,14 @@ from etagere.protocol.blob.handlers import (
 from etagere.protocol.rest import leases, service_operations
 from etagere.protocol.rest.conditions import refuse_conditions, refuse_tag_conditions
 from etagere.protocol.rest.exchange import Exchange
-from etagere.protocol.rest.operations import Operation, Route, index_routes, is_change
+from etagere.protocol.rest.operations import (
+    Operation,
+    Route,
+    index_routes,
+    is_change,
+    no_route,
+    restypes_of,
+)
 from etagere.rules.names import check_container_write
 
 
@@ -334,21 +341,38 @@ GET_ACCESS_CONTROL: Final = BlobOperation(
 """The request by which Data Lake clients find out whether an account is hierarchical."""
 
 _INDEX: Final = index_routes(OPERATIONS, Source)
+_RESTYPES: Final = {level: restypes_of(_INDEX, level) for level in Level}
 
 
 def find_operation(exchange: Exchange) -> BlobOperation | None:
     """Returns the operation of a request, or None if there is no such operation."""
     request = exchange.request
-    method, (container, blob) = request.method, request.resource
+    method, level = request.method, _level(exchange)
     parameters, fields = request.parameters, request.fields
     if method == "HEAD" and is_access_control_request(parameters):
         return GET_ACCESS_CONTROL
-    level = BLOB if blob else CONTAINER if container else SERVICE
     comp, restype = parameters.get("comp", "").lower(), parameters.get("restype", "").lower()
     if method == "HEAD" and level is BLOB and not comp:
         restype = ""
     source = _source(exchange) if "x-ms-copy-source" in fields else None
     return _INDEX.get((method, level, comp, restype, source))
+
+
+def refuse_unrouted(exchange: Exchange) -> Refused:
+    """Returns the refusal of a request for which there is no operation."""
+    level, request = _level(exchange), exchange.request
+    return no_route(
+        request.method,
+        request.parameters.get("comp", ""),
+        request.parameters.get("restype", "").lower(),
+        restypes=_RESTYPES[level],
+        service=level is SERVICE,
+    )
+
+
+def _level(exchange: Exchange) -> Level:
+    container, blob = exchange.request.resource
+    return BLOB if blob else CONTAINER if container else SERVICE
 
 
 def _source(exchange: Exchange) -> Source:

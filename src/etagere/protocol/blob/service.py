@@ -20,12 +20,12 @@ from etagere.protocol.blob.operations import (
     find_operation,
     permission_of,
     refuse_unaccepted,
+    refuse_unrouted,
 )
 from etagere.protocol.http.messages import Response
 from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import Exchange
-from etagere.protocol.rest.operations import no_route
 from etagere.protocol.rest.service import Call, Routed, Service
 from etagere.protocol.sources.opening import Sources
 from etagere.settings import Settings
@@ -72,7 +72,7 @@ class BlobService(Service):
     def route(self, exchange: Exchange) -> Routed:
         operation = find_operation(exchange)
         if operation is None:
-            raise no_route(exchange.request.method, exchange.parameter("comp") or "")
+            raise refuse_unrouted(exchange)
         container, blob = exchange.request.resource
         return Routed(
             operation,

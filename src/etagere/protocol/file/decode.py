@@ -17,7 +17,6 @@ from etagere.rules import dates
 from etagere.rules.file_names import check_path, check_share_name, split_path
 
 _TRAILING_DOT_HEADER: Final = "x-ms-allow-trailing-dot"
-_TIMEOUT_DIGITS_MAX: Final = 9
 
 
 def target(exchange: Exchange, trailing_dot_header: str = _TRAILING_DOT_HEADER) -> str:
@@ -99,8 +98,4 @@ def switch(exchange: Exchange, name: str, *, default: bool = False) -> bool:
 def wait_seconds(exchange: Exchange) -> float:
     """Returns how long a request waits for SMB clients to give up their caches."""
     written = exchange.parameter("timeout")
-    if not written or not written.isascii() or not written.isdigit():
-        return REST_WAIT_SECONDS_MAX
-    if len(written) > _TIMEOUT_DIGITS_MAX:
-        return REST_WAIT_SECONDS_MAX
-    return min(float(written), REST_WAIT_SECONDS_MAX)
+    return min(float(written), REST_WAIT_SECONDS_MAX) if written else REST_WAIT_SECONDS_MAX

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from etagere.engine.interface import Engine
 from etagere.model.file_copies import CopyTimes, FileDestination, FromSource
 from etagere.model.files import NewPermission, PosixChange
 from etagere.model.ids import new_id
@@ -36,7 +37,7 @@ _TIMES_OF_COPY_SINCE: Final = "2019-07-07"
 """The first version in which a copy has times of its own; older ones take those of the source."""
 
 
-def destination(exchange: Exchange) -> FileDestination:
+async def destination(exchange: Exchange, engine: Engine) -> FileDestination:
     """Returns the destination of a copy; the address of its source is added later."""
     default = "source" if exchange.version < _TIMES_OF_COPY_SINCE else "now"
     return FileDestination(
@@ -55,7 +56,7 @@ def destination(exchange: Exchange) -> FileDestination:
         ),
         attributes=_attributes(exchange),
         sets_archive=decode.switch(exchange, "x-ms-file-copy-set-archive"),
-        permission=_permission(exchange),
+        permission=await _permission(exchange, engine),
         posix=_posix(exchange),
         copies_owner=_is_copied(exchange, _OWNER_COPY_MODE),
         copies_mode=_is_copied(exchange, _MODE_COPY_MODE),
@@ -89,8 +90,10 @@ def _attributes(exchange: Exchange) -> int | FromSource:
     return int(decode_entries.attributes(exchange) or 0)
 
 
-def _permission(exchange: Exchange) -> int | NewPermission | FromSource | None:
-    given = decode_permissions.permission_of_new(exchange)
+async def _permission(
+    exchange: Exchange, engine: Engine
+) -> int | NewPermission | FromSource | None:
+    given = await decode_permissions.permission_of_new(exchange, engine)
     if not _is_copied(exchange, _PERMISSION_COPY_MODE):
         return given
     if given is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from etagere.auth.request import is_text
-from etagere.engine.interface import Refused
+from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
 from etagere.model.common import ContentHeaders
 from etagere.model.files import (
@@ -51,7 +51,7 @@ def get_file(exchange: Exchange) -> GetEntry:
 # Creation
 
 
-def new_entry(exchange: Exchange) -> NewEntry:
+async def new_entry(exchange: Exchange, engine: Engine) -> NewEntry:
     """Returns the properties of an entry that a request creates."""
     require_properties(exchange)
     return NewEntry(
@@ -61,7 +61,7 @@ def new_entry(exchange: Exchange) -> NewEntry:
             time_of(exchange, CHANGE_TIME_HEADER),
         ),
         int(attributes(exchange) or FileAttributes.NONE),
-        decode_permissions.permission_of_new(exchange),
+        await decode_permissions.permission_of_new(exchange, engine),
         read_metadata(exchange),
         posix(exchange),
         restores=_restores(exchange),

@@ -8,7 +8,7 @@ import enum
 import hashlib
 from typing import Final
 
-from etagere.engine.interface import Refused
+from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
 from etagere.model.files import NewPermission
 from etagere.model.security_descriptors import SecurityDescriptor
@@ -30,6 +30,10 @@ _PERMISSION: Final = "x-ms-file-permission"
 _KEY: Final = "x-ms-file-permission-key"
 _FORMAT: Final = "x-ms-file-permission-format"
 
+LONG_PERMISSION_BYTES: Final = 1_024
+"""The length from which permissions are converted in a thread: those of 8 KiB take 2 ms, and the
+longest some 50 ms. The threads of long reads are few, so that the event loop gets its turn."""
+
 
 class PermissionFormat(enum.Enum):
     """How a request or response writes a security descriptor."""
@@ -39,17 +43,19 @@ class PermissionFormat(enum.Enum):
     """The self-relative form in base64."""
 
 
-def permission_of_new(exchange: Exchange) -> int | NewPermission | None:
+async def permission_of_new(exchange: Exchange, engine: Engine) -> int | NewPermission | None:
     """Returns the permission that a new entry is to have; None: it inherits its permission."""
-    return _permission(exchange, "inherit")
+    return await _permission(exchange, engine, "inherit")
 
 
-def permission_to_set(exchange: Exchange) -> int | NewPermission | None:
+async def permission_to_set(exchange: Exchange, engine: Engine) -> int | NewPermission | None:
     """Returns the permission that an existing entry is to get; None: it keeps its permission."""
-    return _permission(exchange, "preserve")
+    return await _permission(exchange, engine, "preserve")
 
 
-def _permission(exchange: Exchange, default: str) -> int | NewPermission | None:
+async def _permission(
+    exchange: Exchange, engine: Engine, default: str
+) -> int | NewPermission | None:
     written, key = exchange.header(_PERMISSION), exchange.header(_KEY)
     form = permission_format(exchange)
     if key:
@@ -60,7 +66,11 @@ def _permission(exchange: Exchange, default: str) -> int | NewPermission | None:
         return None
     if len(written) > INLINE_PERMISSION_BYTES_MAX:
         raise Refused(Refusal("FileInvalidPermission"))
-    return new_permission(written, form)
+    if len(written) < LONG_PERMISSION_BYTES:
+        return new_permission(written, form)
+    return await engine.read_in_thread(
+        lambda _, text: new_permission(text, form), written, exchange.read_class("permission")
+    )
 
 
 def permission_number(key: str) -> int:
@@ -81,8 +91,7 @@ def permission_format(exchange: Exchange) -> PermissionFormat:
 
 
 def new_permission(written: str, form: PermissionFormat) -> NewPermission:
-    """Returns the security descriptor that a request contains. One of the greatest length takes
-    some 50 ms."""
+    """Returns the security descriptor that a request contains."""
     try:
         descriptor = encode_descriptor(check_permission(_parse(written, form)))
     except InvalidDescriptorError:

@@ -30,6 +30,7 @@ from etagere.protocol.rest.requests import (
 )
 from etagere.rules.file_names import check_share_name
 from etagere.rules.shares import (
+    PREMIUM,
     QUOTA_GIB_MAX,
     QUOTA_GIB_MIN,
     changed_settings,
@@ -50,21 +51,24 @@ _PLACE: Final = re.compile(r"([a-z0-9-]{3,63})/([0-9]{1,18})/([0-9]{1,19})")
 # Settings
 
 
-def settings_of_new(exchange: Exchange) -> ShareSettings:
+def settings_of_new(exchange: Exchange, *, premium_account: bool) -> ShareSettings:
     written = exchange.header("x-ms-enabled-protocols")
     protocol = None
     if written:
         protocol = _PROTOCOLS.get(written.lower())
         if protocol is None:
             raise invalid_header("x-ms-enabled-protocols", written)
-    return unwrap(changed_settings(default_settings(protocol), settings_change(exchange)))
+    change = settings_change(exchange, premium_account=premium_account)
+    return unwrap(
+        changed_settings(default_settings(protocol, premium_account=premium_account), change)
+    )
 
 
-def settings_change(exchange: Exchange) -> ShareSettingsChange:
+def settings_change(exchange: Exchange, *, premium_account: bool) -> ShareSettingsChange:
     quota = integer_header(exchange, "x-ms-share-quota", QUOTA_GIB_MIN, QUOTA_GIB_MAX)
     return ShareSettingsChange(
         quota_gib=quota,
-        tier=_tier(exchange),
+        tier=_tier(exchange, premium_account=premium_account),
         root_squash=_root_squash(exchange),
         snapshot_virtual_directory=_optional_switch(
             exchange, "x-ms-enable-snapshot-virtual-directory-access"
@@ -82,12 +86,12 @@ def settings_change(exchange: Exchange) -> ShareSettingsChange:
     )
 
 
-def _tier(exchange: Exchange) -> str | None:
+def _tier(exchange: Exchange, *, premium_account: bool) -> str | None:
     written = exchange.header("x-ms-access-tier")
     if not written:
         return None
     tier = parse_share_tier(written)
-    if tier is None:
+    if tier is None or (premium_account and tier != PREMIUM):
         raise invalid_header("x-ms-access-tier", written)
     return tier
 

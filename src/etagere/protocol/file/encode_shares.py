@@ -36,12 +36,13 @@ _ENCRYPTION_SCOPE: Final = (
 def _settings(share: Share, version: str, *, with_tier: bool = True) -> Iterator[_Setting]:
     """Yields header, element and value of each setting that is shown, in the order of the elements.
 
-    Shares show the settings of a standard account, and in addition those that were set.
+    Shares show the settings that those of a standard account have, and in addition those that were
+    set. Premium shares also show their provisioned performance.
     """
     settings = share.settings
     yield "x-ms-share-quota", "Quota", str(settings.quota_gib)
     is_nfs = settings.protocol is ShareProtocol.NFS
-    if settings.protocol_named:
+    if settings.protocol_shown:
         yield "x-ms-enabled-protocols", "EnabledProtocols", settings.protocol.value
     if is_nfs:
         yield "x-ms-root-squash", "RootSquash", settings.root_squash.value

@@ -24,6 +24,7 @@ from etagere.auth.permissions import (
     on_share,
     on_share_permissions,
 )
+from etagere.engine.interface import Refused
 from etagere.model.leases import LeaseVerb
 from etagere.protocol.file.handlers import (
     copies,
@@ -39,7 +40,13 @@ from etagere.protocol.file.handlers import (
 )
 from etagere.protocol.rest import service_operations
 from etagere.protocol.rest.exchange import Exchange
-from etagere.protocol.rest.operations import Operation, Route, index_routes
+from etagere.protocol.rest.operations import (
+    Operation,
+    Route,
+    index_routes,
+    no_route,
+    restypes_of,
+)
 
 
 class Level(enum.Enum):
@@ -270,13 +277,30 @@ OPERATIONS: Final = (
 # fmt: on
 
 _INDEX: Final = index_routes(OPERATIONS, Source)
+_RESTYPES: Final = {level: restypes_of(_INDEX, level) for level in Level}
 
 
 def find_operation(exchange: Exchange) -> FileOperation | None:
     """Returns the operation of a request, or None if there is no such operation."""
     request = exchange.request
-    parameters, (share, path) = request.parameters, request.resource
-    level = PATH if path else SHARE if share else SERVICE
+    parameters, level = request.parameters, _level(exchange)
     comp, restype = parameters.get("comp", "").lower(), parameters.get("restype", "").lower()
     source = Source.URL if "x-ms-copy-source" in request.fields else None
     return _INDEX.get((request.method, level, comp, restype, source))
+
+
+def refuse_unrouted(exchange: Exchange) -> Refused:
+    """Returns the refusal of a request for which there is no operation."""
+    level, request = _level(exchange), exchange.request
+    return no_route(
+        request.method,
+        request.parameters.get("comp", ""),
+        request.parameters.get("restype", "").lower(),
+        restypes=_RESTYPES[level],
+        service=level is SERVICE,
+    )
+
+
+def _level(exchange: Exchange) -> Level:
+    share, path = exchange.request.resource
+    return PATH if path else SHARE if share else SERVICE

@@ -36,7 +36,7 @@ async def rename(
         destination_lease_id=leases.lease_id(exchange, "x-ms-destination-lease-id"),
         times=decode_entries.changed_times(exchange),
         attributes=decode_entries.new_attributes(exchange),
-        permission=decode_permissions.permission_to_set(exchange),
+        permission=await decode_permissions.permission_to_set(exchange, deps.engine),
         metadata=read_metadata(exchange) or None,
         only_if_absent=exchange.permit.only_if_absent,
         content_type=None if is_directory else decode_entries.content_type(exchange),

@@ -12,13 +12,18 @@ from etagere.opens.table import OpenTable
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.file import decode
 from etagere.protocol.file.dependencies import FileDependencies
-from etagere.protocol.file.operations import OPERATIONS, FileOperation, find_operation
+from etagere.protocol.file.operations import (
+    OPERATIONS,
+    FileOperation,
+    find_operation,
+    refuse_unrouted,
+)
 from etagere.protocol.http.messages import Response
 from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.conditions import refuse_conditions
 from etagere.protocol.rest.exchange import Exchange
-from etagere.protocol.rest.operations import is_change, no_route
+from etagere.protocol.rest.operations import is_change
 from etagere.protocol.rest.service import Call, Routed, Service
 from etagere.protocol.sources.opening import Sources
 from etagere.settings import Settings
@@ -51,7 +56,7 @@ class FileService(Service):
     def route(self, exchange: Exchange) -> Routed:
         operation = find_operation(exchange)
         if operation is None:
-            raise no_route(exchange.request.method, exchange.parameter("comp") or "")
+            raise refuse_unrouted(exchange)
         target = decode.target(exchange)
         return Routed(operation, operation.permission, target, self._calls[operation])
 

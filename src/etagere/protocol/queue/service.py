@@ -34,7 +34,8 @@ class QueueService(Service):
     def route(self, exchange: Exchange) -> Routed:
         operation = find_operation(exchange)
         if operation is None:
-            raise no_route(exchange.request.method, exchange.parameter("comp") or "")
+            comp, of_service = exchange.parameter("comp") or "", not exchange.request.resource[0]
+            raise no_route(exchange.request.method, comp, service=of_service)
         return Routed(
             operation,
             operation.permission,

@@ -7,7 +7,7 @@ about an operation is in its row and its handler.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeVar
@@ -86,9 +86,26 @@ def is_change(operation: Operation, method: str) -> bool:
     return method not in _READING_METHODS if operation.changes is None else operation.changes
 
 
-def no_route(method: str, comp: str) -> Refused:
-    """Returns the refusal of a request for an unknown operation."""
-    if comp:
-        facts: dict[str, str | int] = {"QueryParameterName": "comp", "QueryParameterValue": comp}
-        return Refused(Refusal("InvalidQueryParameterValue", facts))
+def no_route(
+    method: str, comp: str, restype: str = "", *, restypes: Container[str] = (), service: bool
+) -> Refused:
+    """Returns the refusal of a request for an unknown operation.
+
+    `restypes` are those of other requests for a resource of this kind; `service`: the resource is
+    the service itself, all of whose operations have a `comp`.
+    """
+    if restype and restype not in restypes:
+        return _bad_parameter("restype", restype)
+    if comp or service:
+        return _bad_parameter("comp", comp)
     return Refused(Refusal("UnsupportedHttpVerb", {"Method": method}))
+
+
+def _bad_parameter(name: str, value: str) -> Refused:
+    facts: dict[str, str | int] = {"QueryParameterName": name, "QueryParameterValue": value}
+    return Refused(Refusal("InvalidQueryParameterValue", facts))
+
+
+def restypes_of(index: RouteIndex[Row], level: Enum) -> frozenset[str]:
+    """Returns the values of `restype` in requests for a kind of resource."""
+    return frozenset(restype for _, other, _, restype, _ in index if other is level)

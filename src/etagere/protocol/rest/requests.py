@@ -56,6 +56,14 @@ def bad_parameter(
     return Refused(Refusal(code, facts | (more or {})))
 
 
+def check_timeout(exchange: Exchange) -> None:
+    """Refuses a `timeout` that is not a number. Otherwise only operations that wait for others
+    observe it."""
+    written = exchange.parameter("timeout")
+    if written and NUMBER.fullmatch(written) is None:
+        raise bad_parameter("InvalidQueryParameterValue", "timeout", written)
+
+
 def page_limit(exchange: Exchange) -> int:
     written = exchange.parameter("maxresults")
     if written is None:

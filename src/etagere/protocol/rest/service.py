@@ -22,6 +22,7 @@ from etagere.protocol.rest.exchange import VERSION_NEWEST, Exchange, new_request
 from etagere.protocol.rest.operations import Operation, is_change
 from etagere.protocol.rest.properties import PropertiesStore
 from etagere.protocol.rest.refusals import ErrorForm, error_form_of, error_response, now
+from etagere.protocol.rest.requests import check_timeout
 from etagere.protocol.rest.responses import Headers
 
 logger = logging.getLogger(__name__)
@@ -145,6 +146,7 @@ class Service(ABC):
                 version=exchange.challenge_version,
             )
         )
+        check_timeout(exchange)
         return await routed.call(exchange)
 
     async def _cors_headers(self, exchange: Exchange, response: Response) -> Headers:

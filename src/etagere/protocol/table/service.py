@@ -55,7 +55,7 @@ class TableService(Service):
             comp = (exchange.parameter("comp") or "").lower()
             found = find_operation(method, address, comp, fields)
             if found is None:
-                raise no_route("GET" if method == "HEAD" else method, comp)
+                raise no_route("GET" if method == "HEAD" else method, comp, service=False)
             operation = found
         return Routed(
             operation,

@@ -58,7 +58,7 @@ _MISSING: Final = ("ResourceNotFound", "ParentNotFound", "ShareNotFound")
 
 
 async def copy_file(exchange: Exchange, deps: FileDependencies) -> Response:
-    asked = decode_copies.destination(exchange)
+    asked = await decode_copies.destination(exchange, deps.engine)
     try:
         source = await deps.sources.open(exchange, COPY, bytes_max=FILE_BYTES_MAX)
     except Refused as refused:

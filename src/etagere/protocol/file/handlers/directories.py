@@ -38,7 +38,9 @@ from etagere.rules.opens import RestAccess
 
 
 async def create_directory(exchange: Exchange, deps: FileDependencies) -> Response:
-    command = CreateDirectory(decode.path_to_change(exchange), decode_entries.new_entry(exchange))
+    command = CreateDirectory(
+        decode.path_to_change(exchange), await decode_entries.new_entry(exchange, deps.engine)
+    )
     entry = await access.write(exchange, deps, RestAccess.CREATE, entries.create_directory, command)
     return Response(201, encode.changed_headers(entry))
 
@@ -66,7 +68,7 @@ async def set_directory_properties(exchange: Exchange, deps: FileDependencies) -
         is_directory=True,
         times=decode_entries.changed_times(exchange),
         attributes=decode_entries.new_attributes(exchange),
-        permission=decode_permissions.permission_to_set(exchange),
+        permission=await decode_permissions.permission_to_set(exchange, deps.engine),
         posix=decode_entries.posix(exchange),
     )
     entry = await access.write(exchange, deps, RestAccess.SET, entries.set_properties, command)

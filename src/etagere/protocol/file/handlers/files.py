@@ -40,7 +40,7 @@ async def create_file(exchange: Exchange, deps: FileDependencies) -> Response:
     decode_entries.require_regular_file(exchange)
     command = CreateFile(
         decode.path_to_change(exchange),
-        decode_entries.new_entry(exchange),
+        await decode_entries.new_entry(exchange, deps.engine),
         content_id=new_id(),
         length=decode_entries.length(exchange),
         headers=decode_entries.content_headers_of_new(exchange),
@@ -113,7 +113,7 @@ async def set_file_properties(exchange: Exchange, deps: FileDependencies) -> Res
         is_directory=False,
         times=decode_entries.changed_times(exchange),
         attributes=decode_entries.new_attributes(exchange),
-        permission=decode_permissions.permission_to_set(exchange),
+        permission=await decode_permissions.permission_to_set(exchange, deps.engine),
         posix=decode_entries.posix(exchange),
         headers=decode_entries.content_headers(exchange),
         length=decode_entries.new_length(exchange),

@@ -18,7 +18,7 @@ from etagere.rules.opens import RestAccess
 async def create_symbolic_link(exchange: Exchange, deps: FileDependencies) -> Response:
     command = CreateSymbolicLink(
         decode.path_to_change(exchange),
-        decode_entries.new_entry(exchange),
+        await decode_entries.new_entry(exchange, deps.engine),
         decode_links.link_text(exchange),
         leases.lease_id(exchange),
     )

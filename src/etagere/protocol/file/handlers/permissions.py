@@ -13,6 +13,7 @@ from etagere.model.files import CreatePermission, GetPermission, NewPermission
 from etagere.operations.file import permissions
 from etagere.protocol.file import decode
 from etagere.protocol.file.decode_permissions import (
+    LONG_PERMISSION_BYTES,
     PermissionFormat,
     new_permission,
     permission_format,
@@ -22,14 +23,11 @@ from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.requests import required_header
-from etagere.rules.file_permissions import INLINE_PERMISSION_BYTES_MAX, format_permission_key
+from etagere.rules.file_permissions import format_permission_key
 from etagere.rules.sddl import SDDL_LENGTH_MAX, NoSddlFormError, format_sddl
 from etagere.rules.security_descriptors import decode_descriptor
 
 _DOCUMENT_BYTES_MAX: Final = SDDL_LENGTH_MAX + 1_024
-_IN_THREAD_BYTES_MIN: Final = INLINE_PERMISSION_BYTES_MAX
-"""Longer descriptors are converted in a thread: the longest take some 50 ms. The threads of long
-reads are few, so that the event loop gets its turn."""
 
 
 class _Document(msgspec.Struct):
@@ -46,7 +44,7 @@ async def create_permission(exchange: Exchange, deps: FileDependencies) -> Respo
     decode.refuse_snapshot(exchange)
     share = decode.share_name(exchange)
     document = await exchange.http.body.read(_DOCUMENT_BYTES_MAX)
-    if len(document) > _IN_THREAD_BYTES_MIN:
+    if len(document) >= LONG_PERMISSION_BYTES:
         read_class = exchange.read_class("permission")
         new = await deps.engine.read_in_thread(
             lambda _, written: _read_document(written), document, read_class
@@ -73,7 +71,7 @@ async def get_permission(exchange: Exchange, deps: FileDependencies) -> Response
     number = permission_number(required_header(exchange, "x-ms-file-permission-key"))
     command = GetPermission(share, number)
     descriptor = await deps.engine.read(permissions.get_permission, command)
-    if len(descriptor) > _IN_THREAD_BYTES_MIN:
+    if len(descriptor) >= LONG_PERMISSION_BYTES:
         read_class = exchange.read_class("permission")
         document = await deps.engine.read_in_thread(
             lambda _, found: _write_document(found, form), descriptor, read_class

@@ -31,10 +31,11 @@ from etagere.rules.dates import format_instant
 
 
 async def create_share(exchange: Exchange, deps: FileDependencies) -> Response:
+    premium = _is_premium(exchange, deps)
     command = CreateShare(
         _share_to_change(exchange),
         new_id(),
-        decode_shares.settings_of_new(exchange),
+        decode_shares.settings_of_new(exchange, premium_account=premium),
         read_metadata(exchange),
     )
     made = await deps.engine.write(shares.create_share, command)
@@ -69,9 +70,10 @@ async def _shown_share(exchange: Exchange, deps: FileDependencies) -> TimedShare
 
 
 async def set_share_properties(exchange: Exchange, deps: FileDependencies) -> Response:
+    premium = _is_premium(exchange, deps)
     command = SetShareProperties(
         _share_to_change(exchange),
-        decode_shares.settings_change(exchange),
+        decode_shares.settings_change(exchange, premium_account=premium),
         leases.lease_id(exchange),
     )
     changed = await deps.engine.write(shares.set_share_properties, command)
@@ -131,6 +133,10 @@ async def restore_share(exchange: Exchange, deps: FileDependencies) -> Response:
     command = RestoreShare(_share_to_change(exchange), *decode_shares.deleted_share(exchange))
     restored = await deps.engine.write(shares.restore_share, command)
     return Response(201, encode_shares.changed_share_headers(restored))
+
+
+def _is_premium(exchange: Exchange, deps: FileDependencies) -> bool:
+    return exchange.request.account in deps.settings.premium_file_accounts
 
 
 def _share_to_change(exchange: Exchange) -> ShareName:
