@@ -9,7 +9,8 @@ from typing import NamedTuple
 from etagere.model.files import Entry, EntryPath, NewPermission
 from etagere.opens.caches import CacheGrant
 from etagere.opens.handles import Handle
-from etagere.rules.opens import Caching, OpenMode
+from etagere.rules.caching import Caching
+from etagere.rules.opens import OpenMode
 
 
 class Disposition(enum.Enum):
