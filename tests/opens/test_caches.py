@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from etagere.opens.caches import CacheGrant
-from etagere.rules.opens import EVERYTHING, Access, Caching
+from etagere.rules.caching import Caching
+from etagere.rules.opens import EVERYTHING, Access
 from tests.opens.fixture import NONE, OpensFixture, R, opened, opens_test
 from tests.operations.fixture import code_of
 

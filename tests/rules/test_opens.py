@@ -13,12 +13,9 @@ from etagere.rules.opens import (
     RANGE_LOCKS_MAX,
     ROOT_HANDLES_MAX,
     Access,
-    CacheBreak,
-    Caching,
     OpenMode,
     RangeLock,
     RestAccess,
-    cache_break,
     check_delete_pending,
     check_handle_count,
     check_handle_read,
@@ -30,7 +27,6 @@ from etagere.rules.opens import (
     conflicts,
     delays_lock,
     delays_open,
-    handle_cache_break,
     refused_by,
 )
 
@@ -202,40 +198,3 @@ def test_the_number_of_locks_is_limited() -> None:
     more = RangeLock(1, RANGE_LOCKS_MAX, RANGE_LOCKS_MAX + 1, exclusive=True)
     assert check_lock(more, locks[1:]) is None
     assert code(check_lock(more, locks)) == "FileLockConflict"
-
-
-# Caches
-
-CR, CRW, CRH = Caching.READ, Caching.READ | Caching.WRITE, Caching.READ | Caching.HANDLE
-CRWH = CRW | Caching.HANDLE
-# What the client may still cache, and whether the operation waits for it.
-FLUSH = {CRWH: (CRH, True), CRW: (CR, True)}
-DISCARD = {
-    CRWH: (Caching.NONE, True),
-    CRW: (Caching.NONE, True),
-    CRH: (Caching.NONE, False),
-    CR: (Caching.NONE, False),
-}
-CLOSE = {CRWH: (CRW, True), CRH: (CR, True)}
-BREAKS: dict[RestAccess, dict[Caching, tuple[Caching, bool]]] = {
-    RestAccess.LIST: {},
-    RestAccess.CREATE: {},
-    RestAccess.QUERY: FLUSH,
-    RestAccess.READ: FLUSH,
-    RestAccess.LEASE: FLUSH,
-    RestAccess.WRITE: DISCARD,
-    RestAccess.SET: DISCARD,
-    RestAccess.REPLACE: DISCARD,
-    RestAccess.RENAME: CLOSE,
-    RestAccess.DELETE: CLOSE,
-}
-
-
-@pytest.mark.parametrize("held", [Caching.NONE, CR, CRW, CRH, CRWH])
-def test_caches_that_rest_operations_break(held: Caching) -> None:
-    assert set(BREAKS) == set(RestAccess)
-    for access, rows in BREAKS.items():
-        expected = CacheBreak(*rows[held]) if held in rows else None
-        assert cache_break(access, held) == expected, access
-    in_the_way = CacheBreak(*CLOSE[held]) if held in CLOSE else None
-    assert handle_cache_break(held) == in_the_way

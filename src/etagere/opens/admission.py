@@ -14,16 +14,14 @@ from etagere.opens.changes import ChangeSignal
 from etagere.opens.deletions import PendingDeletions
 from etagere.opens.handles import Handle, OpenEntry, OpenTree
 from etagere.operations.file.tree import LocatedEntry
+from etagere.rules.caching import CacheBreak, cache_break, handle_cache_break
 from etagere.rules.opens import (
-    CacheBreak,
     OpenMode,
     RestAccess,
-    cache_break,
     check_rest_read,
     check_rest_write,
     delays_lock,
     delays_open,
-    handle_cache_break,
     refused_by,
 )
 

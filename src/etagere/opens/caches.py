@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from etagere.rules.opens import CacheBreak, Caching
+from etagere.rules.caching import CacheBreak, Caching
 
 
 class CacheGrant:

@@ -8,7 +8,7 @@ it again; they never conflict with each other, only with SMB opens.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from etagere.errors import Refusal
@@ -216,73 +216,3 @@ def check_lock(asked: RangeLock, locks: Iterable[RangeLock]) -> Refusal | None:
         if overlaps and (asked.exclusive or lock.exclusive):
             return Refusal("FileLockConflict")
     return Refusal("FileLockConflict") if count >= RANGE_LOCKS_MAX else None
-
-
-# Caches of SMB clients
-
-
-class Caching(enum.IntFlag):
-    """What an SMB client may cache of a file: an oplock, or an SMB lease."""
-
-    NONE = 0
-    READ = 1
-    WRITE = 2
-    """Writes that the server has not seen yet."""
-    HANDLE = 4
-    """Handles that the program has closed, but the client has not."""
-
-
-class CacheBreak(NamedTuple):
-    """A demand to cache less."""
-
-    left: Caching
-    """What the client may still cache."""
-    waits: bool
-    """Whether the operation waits for the acknowledgement of the client."""
-
-
-_R: Final = Caching.READ
-_RW: Final = Caching.READ | Caching.WRITE
-_RH: Final = Caching.READ | Caching.HANDLE
-_RWH: Final = Caching.READ | Caching.WRITE | Caching.HANDLE
-
-_Breaks = Mapping[Caching, CacheBreak]
-_NO_BREAKS: Final[_Breaks] = {}
-_FLUSH_WRITES: Final[_Breaks] = {
-    _RWH: CacheBreak(_RH, waits=True),
-    _RW: CacheBreak(_R, waits=True),
-}
-_DISCARD: Final[_Breaks] = {
-    _RWH: CacheBreak(Caching.NONE, waits=True),
-    _RW: CacheBreak(Caching.NONE, waits=True),
-    _RH: CacheBreak(Caching.NONE, waits=False),
-    _R: CacheBreak(Caching.NONE, waits=False),
-}
-_CLOSE_HANDLES: Final[_Breaks] = {
-    _RWH: CacheBreak(_RW, waits=True),
-    _RH: CacheBreak(_R, waits=True),
-}
-
-_CACHE_BREAKS: Final[Mapping[RestAccess, _Breaks]] = {
-    RestAccess.LIST: _NO_BREAKS,
-    RestAccess.CREATE: _NO_BREAKS,
-    RestAccess.QUERY: _FLUSH_WRITES,
-    RestAccess.READ: _FLUSH_WRITES,
-    RestAccess.WRITE: _DISCARD,
-    RestAccess.SET: _DISCARD,
-    RestAccess.REPLACE: _DISCARD,
-    RestAccess.RENAME: _CLOSE_HANDLES,
-    RestAccess.DELETE: _CLOSE_HANDLES,
-    RestAccess.LEASE: _FLUSH_WRITES,
-}
-
-
-def cache_break(asked: RestAccess, held: Caching) -> CacheBreak | None:
-    """Returns what a client must stop caching before a REST operation; None: nothing."""
-    return _CACHE_BREAKS[asked].get(held)
-
-
-def handle_cache_break(held: Caching) -> CacheBreak | None:
-    """Returns the break that shows whether a handle that is in the way is still in use; None: it
-    is not cached."""
-    return _CLOSE_HANDLES.get(held)
