@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
+from etagere.descriptors import OpenFile
 from etagere.protocol.http import sockets
 from etagere.protocol.http.messages import ClientGone, FilePart
 from etagere.protocol.http.pace import Pace
@@ -15,6 +17,8 @@ _BUFFER_BYTES = 256 * 1024
 _SENDFILE_BYTES = 4 << 20
 _SENDFILE_COST_BYTES = 64 * 1024
 """Sending fewer bytes takes as long as sending this many."""
+_THREAD_BYTES_MIN = 512 * 1024
+"""Sending fewer bytes is not worth the use of a thread."""
 _SHORT = "a file is shorter than the part to be sent"
 
 
@@ -28,6 +32,21 @@ def read_files(parts: Iterable[FilePart]) -> bytes:
     return b"".join(chunks)
 
 
+def _prefetch_and_send(
+    socket: OpenFile, part: FilePart, at: int, count: int, prefetch: range
+) -> int:
+    """Returns how many bytes the socket accepted, or the negative number of an error: the traceback
+    of an exception would keep the socket open."""
+    try:
+        if prefetch:
+            # Otherwise each request to the disk would be for less, and sending would wait for it.
+            length = len(prefetch)
+            os.posix_fadvise(part.descriptor, prefetch.start, length, os.POSIX_FADV_WILLNEED)
+        return os.sendfile(socket.descriptor, part.descriptor, at, count)
+    except OSError as error:
+        return -(error.errno or errno.EIO)
+
+
 class Output:
     """The writing half of a connection."""
 
@@ -39,6 +58,8 @@ class Output:
         self._written = 0
         self.pace = Pace()
         self._held_loop_bytes = 0
+        self._socket: OpenFile | None = None
+        """While files are sent: a duplicate of the transport's socket."""
         self.lost = False
         transport.set_write_buffer_limits(_BUFFER_BYTES)
 
@@ -124,13 +145,14 @@ class Output:
         if not self._secure:
             await self._emptied()
             # A duplicate, because the transport does not allow others to watch its descriptor.
-            file = sockets.duplicate(self._transport.get_extra_info("socket"))
-            if file is not None:
+            self._socket = sockets.duplicate(self._transport.get_extra_info("socket"))
+            if self._socket is not None:
                 try:
                     for part in parts:
-                        await self._sendfile(file.descriptor, part)
+                        await self._sendfile(self._socket.descriptor, part)
                 finally:
-                    del file  # closes it now, even if the traceback of an error is kept
+                    # Closes it now, even if the traceback of an error is kept.
+                    self._socket = None
                 return
         for part in parts:
             await self._copy(part)
@@ -159,28 +181,43 @@ class Output:
     async def _sendfile(self, socket: int, part: FilePart) -> None:
         """Sends a part of a file from the page cache to the socket."""
         at, end = part.offset, part.offset + part.length
-        asked_for = at
+        prefetched = at
         while at < end:
             if self.lost:
                 raise ClientGone
-            while asked_for < min(end, at + 2 * _SENDFILE_BYTES):
-                # Prefetched, or the event loop would wait for the disk.
-                os.posix_fadvise(
-                    part.descriptor, asked_for, _SENDFILE_BYTES, os.POSIX_FADV_WILLNEED
-                )
-                asked_for += _SENDFILE_BYTES
+            count = min(_SENDFILE_BYTES, end - at)
+            prefetch = range(prefetched, prefetched)
+            if prefetched < min(end, at + _SENDFILE_BYTES):
+                prefetch = range(prefetched, min(end, prefetched + 2 * _SENDFILE_BYTES))
+                prefetched = prefetch.stop
             try:
-                sent = os.sendfile(socket, part.descriptor, at, min(_SENDFILE_BYTES, end - at))
+                at += await self._send(part, at, count, prefetch)
             except BlockingIOError:
                 await self._ready(socket)
-                continue
             except (ConnectionError, TimeoutError):
                 raise ClientGone from None
-            if not sent:
-                raise OSError(_SHORT)
-            at += sent
-            self._written += sent
+
+    async def _send(self, part: FilePart, at: int, count: int, prefetch: range) -> int:
+        """Sends as many of these bytes as the socket accepts now. Most of the work is that of the
+        kernel: with threads, a process can use several cores for it."""
+        assert self._socket is not None
+        in_thread = count >= _THREAD_BYTES_MIN
+        if in_thread:
+            sent = await self._loop.run_in_executor(
+                None, _prefetch_and_send, self._socket, part, at, count, prefetch
+            )
+        else:
+            sent = _prefetch_and_send(self._socket, part, at, count, prefetch)
+        if sent < 0:
+            raise OSError(-sent, os.strerror(-sent))
+        if not sent:
+            raise OSError(_SHORT)
+        self._written += sent
+        if in_thread:
+            self._held_loop_bytes = 0
+        else:
             await self._let_others_run(sent)
+        return sent
 
     async def _let_others_run(self, sent: int) -> None:
         """Yields to the event loop every few MiB: neither a fast client nor very many short parts
