@@ -125,6 +125,8 @@ class BreakNotifier:
 async def oplock_break(request: Request) -> Reply:
     """Takes the acknowledgement of a break."""
     body = request.body
+    if len(body) < _STRUCTURE_SIZE.size:
+        raise SmbError(NtStatus.INVALID_PARAMETER)
     (size,) = _STRUCTURE_SIZE.unpack_from(body)
     if size == _OPLOCK_STRUCTURE_SIZE and len(body) >= _OPLOCK.size:
         return _acknowledge_oplock(request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -31,9 +32,10 @@ from etagere.protocol.smb.access import (
     resolve_access,
     without_writing,
 )
-from etagere.protocol.smb.buffers import variable_part
+from etagere.protocol.smb.buffers import decode_utf16, variable_part
 from etagere.protocol.smb.commands.breaks import (
     OPLOCK_LEASE,
+    OPLOCK_NONE,
     BreakNotifier,
     caching_of_oplock,
     oplock_of_caching,
@@ -50,9 +52,10 @@ from etagere.protocol.smb.create_contexts import (
     parse_contexts,
 )
 from etagere.protocol.smb.header import HEADER_BYTES
-from etagere.protocol.smb.information.files import network_open
+from etagere.protocol.smb.information.files import NORMAL, network_open
 from etagere.protocol.smb.information.volumes import serial_number
 from etagere.protocol.smb.paths import RequestedPath, decode_path, snapshot_at
+from etagere.protocol.smb.pipes import open_pipe
 from etagere.protocol.smb.requests import Reply, Request
 from etagere.protocol.smb.state import Open
 from etagere.protocol.smb.status import SmbError
@@ -74,6 +77,9 @@ _RESPONSE_HEAD: Final = struct.Struct("<HBBI")
 _RESPONSE_TAIL: Final = struct.Struct("<4xQQII")
 _RESPONSE_STRUCTURE_SIZE: Final = 89
 _RESPONSE_BYTES: Final = 88
+_PIPE_INFORMATION: Final = struct.pack("<32xQQI", 4 * KIB, 0, NORMAL)
+_PIPE_IDS: Final = itertools.count(1 << 63)
+"""The IDs of the opens of pipes, which are not handles."""
 _IMPERSONATION_LEVEL_MAX: Final = 3
 _SHARE_ACCESS: Final = 0x7
 _DIALECT_3_0: Final = 0x0300
@@ -187,11 +193,17 @@ async def create(request: Request) -> Reply:
     handle = opened.handle
     request.add_open(Open(handle.id, request.tree, rights, asked.options, handle))
     notifier.start(handle.id)
-    return Reply(_pack_response(client, asked, contexts, path, opened))
+    information = network_open(opened.entry, contexts.allocation)
+    level, packed = _pack_contexts(client, asked, contexts, opened)
+    return Reply(_pack_response(level, opened.action, information, handle.id, packed))
 
 
 def _open_pipe(request: Request, asked: CreateRequest) -> Reply:
-    raise SmbError(NtStatus.OBJECT_NAME_NOT_FOUND)
+    pipe = open_pipe(request.server, request.session.account, decode_utf16(asked.name))
+    pipe_id = next(_PIPE_IDS)
+    access = resolve_access(asked.desired_access)
+    request.add_open(Open(pipe_id, request.tree, access, asked.options, pipe=pipe))
+    return Reply(_pack_response(OPLOCK_NONE, Action.OPENED, _PIPE_INFORMATION, pipe_id, b""))
 
 
 def _path(asked: CreateRequest, contexts: CreateContexts) -> RequestedPath:
@@ -325,43 +337,45 @@ def _decode_permission(data: bytes) -> NewPermission | None:
 # The response
 
 
-def _pack_response(
+def _pack_contexts(
     client: ShareClient,
     asked: CreateRequest,
     contexts: CreateContexts,
-    path: RequestedPath,
     opened: Opened,
-) -> bytes:
-    """Returns the body of a response ([MS-SMB2] 2.2.14)."""
-    handle, entry, grant = opened.handle, opened.entry, opened.handle.grant
+) -> tuple[int, bytes]:
+    """Returns the oplock level and the contexts of a response."""
+    entry, grant = opened.entry, opened.handle.grant
     granted = Caching.NONE if grant is None else grant.state
-    has_lease = asked.oplock_level == OPLOCK_LEASE and not entry.is_directory
     answers: list[tuple[bytes, bytes]] = []
     if contexts.asks_maximal_access:
-        access = FULL_ACCESS if path.snapshot is None else READ_ONLY_ACCESS
+        is_snapshot = opened.handle.entry.snapshot is not None
+        access = READ_ONLY_ACCESS if is_snapshot else FULL_ACCESS
         answers.append((MAXIMAL_ACCESS, pack_maximal_access(access)))
     if contexts.asks_disk_id:
         disk_id = pack_disk_id(entry.id, serial_number(client.share.id))
         answers.append((DISK_ID, disk_id))
-    if has_lease and contexts.lease is not None:
+    level = oplock_of_caching(granted)
+    lease = contexts.lease if asked.oplock_level == OPLOCK_LEASE else None
+    if lease is not None and not entry.is_directory:
         level = OPLOCK_LEASE
         is_breaking = grant is not None and grant.is_breaking
-        epoch = contexts.lease.epoch if grant is None else grant.epoch
-        lease = pack_lease(contexts.lease, granted, is_breaking=is_breaking, epoch=epoch)
-        answers.append((LEASE, lease))
-    else:
-        level = oplock_of_caching(granted)
-    packed = pack_contexts(answers)
+        epoch = lease.epoch if grant is None else grant.epoch
+        packed = pack_lease(lease, granted, is_breaking=is_breaking, epoch=epoch)
+        answers.append((LEASE, packed))
+    return level, pack_contexts(answers)
+
+
+def _pack_response(
+    level: int, action: Action, information: bytes, file_id: int, contexts: bytes
+) -> bytes:
+    """Returns the body of a response ([MS-SMB2] 2.2.14). `information` are times, sizes and
+    attributes."""
+    contexts_at = HEADER_BYTES + _RESPONSE_BYTES if contexts else 0
     return b"".join(
         (
-            _RESPONSE_HEAD.pack(_RESPONSE_STRUCTURE_SIZE, level, 0, _ACTIONS[opened.action]),
-            network_open(entry, contexts.allocation),
-            _RESPONSE_TAIL.pack(
-                handle.id,
-                handle.id,
-                HEADER_BYTES + _RESPONSE_BYTES if packed else 0,
-                len(packed),
-            ),
-            packed,
+            _RESPONSE_HEAD.pack(_RESPONSE_STRUCTURE_SIZE, level, 0, _ACTIONS[action]),
+            information,
+            _RESPONSE_TAIL.pack(file_id, file_id, contexts_at, len(contexts)),
+            contexts,
         )
     )

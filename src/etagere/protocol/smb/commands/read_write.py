@@ -118,7 +118,7 @@ async def write(request: Request) -> Reply:
         raise SmbError(NtStatus.INVALID_PARAMETER)
     handle, client = opened.handle, opened.tree.client
     if handle is None or client is None:
-        return _write_pipe(opened, asked.data)
+        return await _write_pipe(opened, asked.data)
     if handle.entry.is_directory:
         raise SmbError(NtStatus.INVALID_DEVICE_REQUEST)
     if asked.offset > _OFFSET_MAX or (length and asked.offset + length > _NTFS_FILE_BYTES_MAX):
@@ -133,10 +133,10 @@ async def write(request: Request) -> Reply:
     return _write_reply(length)
 
 
-def _write_pipe(opened: Open, data: memoryview) -> Reply:
+async def _write_pipe(opened: Open, data: memoryview) -> Reply:
     if opened.pipe is None:
         raise SmbError(NtStatus.INVALID_DEVICE_REQUEST)
-    opened.pipe.write(bytes(data))
+    await opened.pipe.write(data)
     return _write_reply(len(data))
 
 
