@@ -1,0 +1,1 @@
+"""The cifs client of the Linux kernel against this server, in a virtual machine."""

@@ -1,0 +1,106 @@
+"""Access masks ([MS-SMB2] 2.2.13.1).
+
+The account key makes the client a superuser: permissions are stored, but not enforced. What
+restricts it is the share mode of other opens, the read-only attribute and share snapshots.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from etagere.nt_status import NtStatus
+from etagere.protocol.smb.status import SmbError
+from etagere.rules.opens import Access, OpenMode
+
+
+class AccessMask(enum.IntFlag):
+    READ_DATA = 0x0000_0001
+    """For a directory: list it."""
+    WRITE_DATA = 0x0000_0002
+    """For a directory: create files in it."""
+    APPEND_DATA = 0x0000_0004
+    """For a directory: create directories in it."""
+    READ_EA = 0x0000_0008
+    WRITE_EA = 0x0000_0010
+    EXECUTE = 0x0000_0020
+    """For a directory: traverse it."""
+    DELETE_CHILD = 0x0000_0040
+    READ_ATTRIBUTES = 0x0000_0080
+    WRITE_ATTRIBUTES = 0x0000_0100
+    DELETE = 0x0001_0000
+    READ_CONTROL = 0x0002_0000
+    WRITE_DAC = 0x0004_0000
+    WRITE_OWNER = 0x0008_0000
+    SYNCHRONIZE = 0x0010_0000
+    ACCESS_SYSTEM_SECURITY = 0x0100_0000
+    MAXIMUM_ALLOWED = 0x0200_0000
+    GENERIC_ALL = 0x1000_0000
+    GENERIC_EXECUTE = 0x2000_0000
+    GENERIC_WRITE = 0x4000_0000
+    GENERIC_READ = 0x8000_0000
+
+
+FULL_ACCESS: Final = 0x001F_01FF
+"""Every right to a file or directory."""
+READ_ONLY_ACCESS: Final = 0x0012_00A9
+"""Every right to an entry of a share snapshot: GENERIC_READ and GENERIC_EXECUTE."""
+ATTRIBUTE_ACCESS: Final = int(
+    AccessMask.READ_ATTRIBUTES | AccessMask.WRITE_ATTRIBUTES | AccessMask.SYNCHRONIZE
+)
+"""An open with no more than this breaks no caches."""
+
+_GENERIC_RIGHTS: Final = (
+    (int(AccessMask.GENERIC_READ), 0x0012_0089),
+    (int(AccessMask.GENERIC_WRITE), 0x0012_0116),
+    (int(AccessMask.GENERIC_EXECUTE), 0x0012_00A0),
+    (int(AccessMask.GENERIC_ALL), FULL_ACCESS),
+)
+"""What the generic rights mean for files and directories."""
+_GENERIC: Final = 0xF000_0000
+_VALID: Final = _GENERIC | int(AccessMask.MAXIMUM_ALLOWED) | FULL_ACCESS
+
+_READ: Final = int(AccessMask.READ_DATA | AccessMask.EXECUTE)
+_WRITE: Final = int(AccessMask.WRITE_DATA | AccessMask.APPEND_DATA)
+_DELETE: Final = int(AccessMask.DELETE)
+
+
+def resolve_access(desired: int, *, is_snapshot: bool = False) -> int:
+    """Returns the rights that an access mask asks for, without generic ones.
+
+    Raises `SmbError` if it has none, or one that nobody gets.
+    """
+    if desired & AccessMask.ACCESS_SYSTEM_SECURITY:
+        raise SmbError(NtStatus.PRIVILEGE_NOT_HELD)
+    if not desired or desired & ~_VALID:
+        raise SmbError(NtStatus.ACCESS_DENIED)
+    rights = desired & FULL_ACCESS
+    if desired & _GENERIC:
+        for generic, meaning in _GENERIC_RIGHTS:
+            if desired & generic:
+                rights |= meaning
+    if is_snapshot and rights & ~READ_ONLY_ACCESS:
+        # Rights to change permissions are harmless in an open that never uses them, but Windows
+        # clients look for the refusal.
+        raise SmbError(NtStatus.ACCESS_DENIED)
+    if desired & AccessMask.MAXIMUM_ALLOWED:
+        rights |= READ_ONLY_ACCESS if is_snapshot else FULL_ACCESS
+    return rights
+
+
+def without_writing(rights: int) -> int:
+    """Returns the rights that remain for a file with the read-only attribute."""
+    return rights & ~_WRITE
+
+
+def open_mode(rights: int, share_access: int) -> OpenMode:
+    """Returns the part of the rights that share modes consider, and what the open shares
+    ([MS-SMB2] 2.2.13: FILE_SHARE_READ 1, WRITE 2, DELETE 4)."""
+    access = Access.NONE
+    if rights & _READ:
+        access |= Access.READ
+    if rights & _WRITE:
+        access |= Access.WRITE
+    if rights & _DELETE:
+        access |= Access.DELETE
+    return OpenMode(access, Access(share_access))

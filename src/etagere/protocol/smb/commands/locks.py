@@ -1,0 +1,121 @@
+"""LOCK: byte-range locks ([MS-SMB2] 2.2.26, 2.2.27, 3.3.5.14).
+
+Lock sequence numbers are for clients that reconnect to durable handles or have several channels.
+There are neither, so that the numbers are ignored.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from etagere.engine.interface import Refused
+from etagere.nt_status import NtStatus
+from etagere.protocol.smb.requests import Reply, Request
+from etagere.protocol.smb.status import SmbError
+
+if TYPE_CHECKING:
+    from etagere.opens.client import ShareClient
+    from etagere.opens.handles import Handle
+
+_REQUEST: Final = struct.Struct("<HHIQQ")
+_ELEMENT: Final = struct.Struct("<QQI4x")
+_RESPONSE: Final = struct.pack("<HH", 4, 0)
+
+_SHARED: Final = 0x1
+_EXCLUSIVE: Final = 0x2
+_UNLOCK: Final = 0x4
+_FAIL_IMMEDIATELY: Final = 0x10
+_LOCKING: Final = frozenset(
+    {_SHARED, _EXCLUSIVE, _SHARED | _FAIL_IMMEDIATELY, _EXCLUSIVE | _FAIL_IMMEDIATELY}
+)
+_RANGE_END_MAX: Final = 1 << 64
+
+
+class LockElement(NamedTuple):
+    """A range to lock or to unlock ([MS-SMB2] 2.2.26.1). The end is exclusive."""
+
+    start: int
+    end: int
+    flags: int
+
+
+class LockRequest(NamedTuple):
+    persistent: int
+    volatile: int
+    elements: tuple[LockElement, ...]
+
+
+def parse_lock(body: memoryview) -> LockRequest:
+    if len(body) < _REQUEST.size:
+        raise SmbError(NtStatus.INVALID_PARAMETER)
+    _size, count, _sequence, persistent, volatile = _REQUEST.unpack_from(body)
+    end = _REQUEST.size + count * _ELEMENT.size
+    if not count or end > len(body):
+        raise SmbError(NtStatus.INVALID_PARAMETER)
+    elements = tuple(
+        LockElement(offset, offset + length, flags)
+        for offset, length, flags in _ELEMENT.iter_unpack(body[_REQUEST.size : end])
+    )
+    return LockRequest(persistent, volatile, elements)
+
+
+async def lock(request: Request) -> Reply:
+    """Locks or unlocks ranges: all of them, or for locks none."""
+    asked = parse_lock(request.body)
+    opened = request.open(asked.persistent, asked.volatile)
+    handle, client = opened.handle, opened.tree.client
+    if handle is None or client is None or handle.entry.is_directory:
+        raise SmbError(NtStatus.INVALID_DEVICE_REQUEST)
+    if asked.elements[0].flags == _UNLOCK:
+        _unlock(client, handle, asked.elements)
+    else:
+        await _lock(request, client, handle, asked.elements)
+    return Reply(_RESPONSE)
+
+
+def _unlock(client: ShareClient, handle: Handle, elements: Sequence[LockElement]) -> None:
+    """Unlocks ranges up to the first that is not locked; those before it stay unlocked."""
+    for element in elements:
+        _check_range(element)
+        if not client.unlock(handle, element.start, element.end):
+            raise SmbError(NtStatus.RANGE_NOT_LOCKED)
+        if element.flags != _UNLOCK:
+            raise SmbError(NtStatus.INVALID_PARAMETER)
+
+
+async def _lock(
+    request: Request, client: ShareClient, handle: Handle, elements: Sequence[LockElement]
+) -> None:
+    for element in elements:
+        if element.flags not in _LOCKING:
+            raise SmbError(NtStatus.INVALID_PARAMETER)
+        if len(elements) > 1 and not element.flags & _FAIL_IMMEDIATELY:
+            # Only a single lock may wait.
+            raise SmbError(NtStatus.INVALID_PARAMETER)
+    locked: list[LockElement] = []
+    try:
+        for element in elements:
+            _check_range(element)
+            await client.lock(
+                handle,
+                element.start,
+                element.end,
+                exclusive=bool(element.flags & _EXCLUSIVE),
+                waits=not element.flags & _FAIL_IMMEDIATELY,
+                on_wait=request.pend,
+            )
+            locked.append(element)
+    except BaseException as error:
+        for element in locked:
+            client.unlock(handle, element.start, element.end)
+        if isinstance(error, Refused) and error.refusal.code == "FileLockConflict":
+            raise SmbError(NtStatus.LOCK_NOT_GRANTED) from None
+        raise
+
+
+def _check_range(element: LockElement) -> None:
+    # The last byte of a range is at most that with the highest offset.
+    if element.end > _RANGE_END_MAX:
+        raise SmbError(NtStatus.INVALID_LOCK_RANGE)
