@@ -28,6 +28,9 @@ class FileTimes(Part, frozen=True):
     created: int
     written: int
     changed: int
+    accessed: int | None = None
+    """Only if a client has set it: the server does not keep times of access. None: that of the
+    creation."""
 
 
 class PosixOwner(Part, frozen=True):
@@ -244,6 +247,7 @@ class ChangedTimes(Part, frozen=True):
     created: int | None = PRESERVE_TIME
     written: int | None = PRESERVE_TIME
     changed: int | None = None
+    accessed: int = PRESERVE_TIME
 
 
 class SetEntryProperties(Command, frozen=True):

@@ -218,6 +218,7 @@ def _new_times(old: FileTimes, asked: ChangedTimes, now: int) -> FileTimes:
         _new_time(old.created, asked.created, now),
         _new_time(old.written, asked.written, now),
         _new_time(old.changed, asked.changed, now),
+        old.accessed if asked.accessed == PRESERVE_TIME else asked.accessed,
     )
 
 

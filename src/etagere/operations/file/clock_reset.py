@@ -141,7 +141,10 @@ def _lower_entry(entry: Entry, wall: int, lower: Lower) -> Entry:
     times, node = entry.times, entry.node
     if entry.stamp > wall:
         times = FileTimes(
-            min(times.created, wall), min(times.written, wall), min(times.changed, wall)
+            min(times.created, wall),
+            min(times.written, wall),
+            min(times.changed, wall),
+            None if times.accessed is None else min(times.accessed, wall),
         )
     if isinstance(node, FileNode) and node.copied is not None:
         node = replace(node, copied=replace(node.copied, ended=min(node.copied.ended, wall)))

@@ -107,9 +107,10 @@ def _properties(entry: Entry, include: set[str]) -> str:
         if times.changed != times.written:
             changed = format_instant(times.changed)
         # Times of access are not kept. The service, too, shows that of the creation after writes.
+        accessed = created if times.accessed is None else format_instant(times.accessed)
         shown = (
             f"<CreationTime>{created}</CreationTime>"
-            f"<LastAccessTime>{created}</LastAccessTime>"
+            f"<LastAccessTime>{accessed}</LastAccessTime>"
             f"<LastWriteTime>{written}</LastWriteTime>"
             f"<ChangeTime>{changed}</ChangeTime>"
             f"<Last-Modified>{http_date(entry.stamp)}</Last-Modified>"

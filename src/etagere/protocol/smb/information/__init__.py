@@ -1,0 +1,1 @@
+"""Information classes: what clients ask about files, directories and volumes ([MS-FSCC] 2)."""

@@ -1,0 +1,69 @@
+"""The parts of security descriptors that clients read and set ([MS-SMB2] 2.2.37, 2.2.39)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from etagere.model.security_descriptors import Control, SecurityDescriptor
+
+OWNER: Final = 0x0000_0001
+GROUP: Final = 0x0000_0002
+DACL: Final = 0x0000_0004
+SACL: Final = 0x0000_0008
+
+_DACL_CONTROL: Final = (
+    Control.DACL_DEFAULTED
+    | Control.DACL_AUTO_INHERITED
+    | Control.DACL_AUTO_INHERIT_REQUESTED
+    | Control.DACL_PROTECTED
+    | Control.DACL_TRUSTED
+    | Control.SERVER_SECURITY
+)
+_SACL_CONTROL: Final = (
+    Control.SACL_DEFAULTED
+    | Control.SACL_AUTO_INHERITED
+    | Control.SACL_AUTO_INHERIT_REQUESTED
+    | Control.SACL_PROTECTED
+)
+
+
+def _control_of(parts: int) -> int:
+    """Returns the control flags that belong to the parts of a descriptor."""
+    control = 0
+    if parts & OWNER:
+        control |= Control.OWNER_DEFAULTED
+    if parts & GROUP:
+        control |= Control.GROUP_DEFAULTED
+    if parts & DACL:
+        control |= _DACL_CONTROL
+    if parts & SACL:
+        control |= _SACL_CONTROL
+    return control
+
+
+def select_parts(descriptor: SecurityDescriptor, parts: int) -> SecurityDescriptor:
+    """Returns a descriptor with nothing but the parts that a client asks for."""
+    return SecurityDescriptor(
+        owner=descriptor.owner if parts & OWNER else None,
+        group=descriptor.group if parts & GROUP else None,
+        dacl=descriptor.dacl if parts & DACL else None,
+        sacl=descriptor.sacl if parts & SACL else None,
+        control=descriptor.control & _control_of(parts),
+    )
+
+
+def replace_parts(
+    old: SecurityDescriptor, new: SecurityDescriptor, parts: int
+) -> SecurityDescriptor:
+    """Returns a descriptor in which these parts are those of another one."""
+    control = _control_of(parts)
+    return replace(
+        old,
+        owner=new.owner if parts & OWNER else old.owner,
+        group=new.group if parts & GROUP else old.group,
+        dacl=new.dacl if parts & DACL else old.dacl,
+        sacl=new.sacl if parts & SACL else old.sacl,
+        control=old.control & ~control | new.control & control,
+    )
