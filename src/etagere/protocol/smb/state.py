@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 class Pipe(Protocol):
     """A named pipe of IPC$, as a handle on it sees it."""
 
-    def write(self, data: bytes) -> None:
-        """Takes a request of the client; raises `SmbError`."""
+    async def write(self, data: bytes | memoryview) -> None:
+        """Takes a request of the client and carries it out; raises `SmbError`."""
         ...
 
     def read(self, length: int) -> tuple[bytes, bool]:
-        """Returns bytes of the response, and whether there are more in this message."""
+        """Returns bytes of the response, and whether there are more in this message. Without a
+        response there are none."""
         ...
 
 
