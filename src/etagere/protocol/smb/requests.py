@@ -7,7 +7,8 @@ from typing import NamedTuple, Protocol
 
 from etagere.nt_status import NtStatus
 from etagere.protocol.smb.header import Header
-from etagere.protocol.smb.state import Open, Session, Tree
+from etagere.protocol.smb.services import SmbServices
+from etagere.protocol.smb.state import Negotiated, Open, Session, Tree
 
 RELATED_FILE_ID = 0xFFFF_FFFF_FFFF_FFFF
 """Both halves of a file ID that refers to the open of the previous message of a compound."""
@@ -31,6 +32,14 @@ class Request(Protocol):
     """From the structure size to the end of the message."""
 
     @property
+    def server(self) -> SmbServices: ...
+
+    @property
+    def negotiated(self) -> Negotiated:
+        """What the connection has negotiated: the dialect, the GUID of the client."""
+        ...
+
+    @property
     def session(self) -> Session: ...
 
     @property
@@ -41,6 +50,11 @@ class Request(Protocol):
     def open(self, persistent: int, volatile: int) -> Open:
         """Returns the open with a file ID, which may be that of the previous message of a compound;
         raises `SmbError(FILE_CLOSED)`."""
+        ...
+
+    def add_open(self, opened: Open) -> None:
+        """Registers a new open in its tree and session. The messages that follow in a compound may
+        refer to it. `state.remove_open` is the inverse."""
         ...
 
     def pend(self) -> None:

@@ -5,13 +5,33 @@ Everything here belongs to one connection, and to the event loop.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from etagere.model.shares import ShareName
     from etagere.opens.client import ShareClient
     from etagere.opens.handles import Handle
+
+
+def _ignore(_body: bytes) -> None:
+    pass
+
+
+class Negotiated(NamedTuple):
+    """What a client and the server have agreed on for a connection ([MS-SMB2] 3.3.5.4)."""
+
+    dialect: int
+    client_guid: bytes
+    client_security_mode: int
+    client_capabilities: int
+    client_dialects: tuple[int, ...]
+    security_mode: int
+    capabilities: int
+    cipher: int | None = None
+    """None: nothing can be encrypted."""
+    signing_algorithm: int = 0
 
 
 class Pipe(Protocol):
@@ -72,3 +92,12 @@ class Session:
     trees: dict[int, Tree] = field(default_factory=dict)
     opens: dict[int, Open] = field(default_factory=dict)
     """Those of all trees, by ID."""
+    notify: Callable[[bytes], None] = _ignore
+    """Sends an OPLOCK_BREAK notification with this body to the client ([MS-SMB2] 2.2.23). Does
+    nothing if the client is gone."""
+
+
+def remove_open(opened: Open) -> None:
+    """Removes an open from its tree and session."""
+    opened.tree.opens.pop(opened.id, None)
+    opened.tree.session.opens.pop(opened.id, None)
