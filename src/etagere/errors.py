@@ -137,7 +137,7 @@ _COMMON: Final = (
           "The specified resource already exists.", NtStatus.OBJECT_NAME_COLLISION),
     Error("ResourceNotFound", 404,
           "The specified resource does not exist.", NtStatus.OBJECT_NAME_NOT_FOUND),
-    # SMB tells "is a directory" from "is not a directory"; one row cannot, so the SMB side chooses.
+    # SMB tells "is a directory" from "is not a directory" (`Refusal.nt_status_override`).
     Error("ResourceTypeMismatch", 409,
           "The specified resource type does not match the type of the existing resource.",
           NtStatus.OBJECT_NAME_COLLISION),
@@ -574,6 +574,8 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
     """The kind of resource, if the message of the row is about blobs or containers."""
     message_override: str = ""
     """The message of the service, if it is more precise than that of the row."""
+    nt_status_override: int | None = None
+    """The NTSTATUS, if it is more precise than that of the row."""
 
     def __post_init__(self) -> None:
         if self.code not in ERRORS:
@@ -582,6 +584,11 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
     @property
     def error(self) -> Error:
         return ERRORS[self.code]
+
+    @property
+    def nt_status(self) -> int | None:
+        """The NTSTATUS of the refusal; None: SMB clients are not refused like this."""
+        return self.error.nt_status if self.nt_status_override is None else self.nt_status_override
 
     @property
     def message(self) -> str:

@@ -18,5 +18,5 @@ class SmbError(Exception):
 
 def status_of(refusal: Refusal) -> NtStatus:
     """Returns what a refusal of an operation amounts to in SMB."""
-    status = refusal.error.nt_status
+    status = refusal.nt_status
     return NtStatus.ACCESS_DENIED if status is None else NtStatus(status)
