@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -40,7 +39,7 @@ def build(cache: Path, script: Path) -> tuple[Path, Path]:
 
 def run(kernel: Path, image: Path, options: str, seconds_max: float) -> Iterator[str]:
     """Boots the machine and yields the lines of its console. The host is 10.0.2.2 there."""
-    accelerator = "kvm" if os.access("/dev/kvm", os.R_OK | os.W_OK) else "tcg"
+    accelerator = "tcg"
     command = [
         *("timeout", str(seconds_max), "qemu-system-x86_64"),
         *("-accel", accelerator, "-m", "512", "-smp", "1", "-nographic", "-no-reboot"),

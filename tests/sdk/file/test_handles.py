@@ -19,8 +19,9 @@ from azure.storage.fileshare import Handle as ListedHandle
 
 from etagere.opens.caches import CacheGrant
 from etagere.opens.table import REST_WAIT_SECONDS_MAX
+from etagere.rules.caching import Caching
 from etagere.rules.dates import parse_instant
-from etagere.rules.opens import EVERYTHING, Access, Caching
+from etagere.rules.opens import EVERYTHING, Access
 from tests.sdk.file.front_end import SESSION, FileFrontEnd, file_front_end
 from tests.sdk.harness import ResponseRecorder, now, refused, with_headers
 from tests.server import ACCOUNT, KEY, Server, unique

@@ -165,20 +165,12 @@ def _network_open(state: FileState) -> bytes:
 _NETWORK_OPEN_CORE: Final = struct.Struct("<QQQQqqI")
 
 
-<<<<<<< HEAD
 def network_open(entry: Entry, allocation: int = 0) -> bytes:
     """Returns the times, sizes and attributes, as CREATE and CLOSE responses have them, too.
     `allocation` is the number of bytes that the client has asked to allocate."""
     length = length_of(entry)
     return _NETWORK_OPEN_CORE.pack(
         *times_of(entry), allocation_of(max(length, allocation)), length, attributes_of(entry)
-=======
-def network_open(entry: Entry) -> bytes:
-    """Returns the times, sizes and attributes, as CREATE and CLOSE responses have them, too."""
-    length = length_of(entry)
-    return _NETWORK_OPEN_CORE.pack(
-        *times_of(entry), allocation_of(length), length, attributes_of(entry)
->>>>>>> info
     )
 
 
