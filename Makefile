@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Prerequisites are steps in order: packages, then environment, then check.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help serve test quick check format torture bench conformance lock clean environment serve-packages test-packages python interpreter
+.PHONY: help serve test quick check format torture bench conformance cifs lock clean environment serve-packages test-packages python interpreter
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,7 +43,7 @@ quick: environment ## run the tests that need no server (under a minute)
 check: environment ## check lint, formatting, types and layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy $(wildcard src tests benchmarks conformance examples)
+	$(BIN)/mypy $(wildcard src tests benchmarks cifs conformance examples)
 	$(BIN)/lint-imports
 
 format: environment ## apply the fixes of the linter and the formatter
@@ -58,6 +58,9 @@ bench: environment ## run the benchmarks
 
 conformance: test-packages environment ## run the live tests of Microsoft's SDKs against the server
 	$(BIN)/python -m conformance $(CONFORMANCE_FLAGS)
+
+cifs: test-packages environment ## run the cifs client of the Linux kernel against the server, in QEMU
+	$(BIN)/python -m cifs
 
 # The pins and hashes are those of the public index, so local pip settings must not apply.
 PIP_COMPILE = $$tools/bin/pip-compile --quiet --no-config --generate-hashes --allow-unsafe \

@@ -24,7 +24,7 @@ check() { # check NAME COMMAND...
 }
 mount_share() {
     mount -t cifs "//10.0.2.2/$share" /mnt -o \
-        "ip=10.0.2.2,unc=\\\\10.0.2.2\\$share,port=$port,username=$user,password=$password,$1"
+        "ip=10.0.2.2,unc=\\\\10.0.2.2\\$share,port=$port,username=$user,password=$password,iocharset=utf8,$1"
 }
 same() { [ "$1" = "$2" ] || { echo "$1 is not $2"; return 1; }; }
 contents() { same "$(cat "$1")" "$2"; }
@@ -60,17 +60,12 @@ removed() { rm -r many moved && refuses ls many; }
 not_empty() { refuses rmdir one; }
 names() { echo x >"Größe 漢字.txt" && contents "Größe 漢字.txt" x && ls | grep -q "Größe 漢字.txt"; }
 folded() { echo x >Case.TXT && contents case.txt x && rm case.txt && refuses ls Case.TXT; }
-times() { touch -d "2020-01-02 03:04:05" text.txt && same "$(date -r text.txt +%Y%m%d%H%M%S)" 20200102030405; }
-read_only() { echo x >ro && chmod a-w ro && refuses sh -c 'echo y >ro' && chmod u+w ro && echo z >ro && contents ro z; }
+dated() { touch -d "2020-01-02 03:04:05" text.txt && same "$(date -r text.txt +%Y%m%d%H%M%S)" 20200102030405; }
+read_only() { echo x >ro && chmod a-w ro && refuses sh -c 'echo y >ro' && chmod a+w ro && echo z >ro && contents ro z; }
 unlinked() { exec 3>open.txt && echo x >&3 && rm open.txt && exec 3>&- && refuses ls open.txt; }
 exclusive() { mkdir once && refuses mkdir once && rmdir once; }
-locked() {
-    echo x >lock
-    flock -x lock sh -c 'flock -n -x lock true && exit 1; exit 0' || return 1
-    flock -n -x lock true
-}
 synced() { dd if=/dev/zero of=synced bs=4k count=64 conv=fsync 2>/dev/null && same "$(size synced)" 262144; }
-free() { df /mnt | tail -1 | grep -q '[0-9]'; }
+space() { df /mnt | tail -1 | grep -q '[0-9]'; }
 remounted() { cd / && umount /mnt && mount_share "$options" && cd "/mnt/$folder" && same "$(sum large.bin)" "$(sum /tmp/large)"; }
 parallel() {
     for n in 1 2 3 4; do dd if=/dev/zero of=p$n bs=64k count=32 2>/dev/null & done
@@ -84,8 +79,8 @@ for options in vers=3.1.1 vers=3.1.1,seal vers=3.1.1,sign vers=3.0 vers=3.0,seal
     folder=$(echo "$options" | tr ',=.' '___')
     mkdir "/mnt/$folder" && cd "/mnt/$folder" || { echo "FAIL $variant: enter"; umount /mnt; continue; }
     for name in text appended truncated extended large uncached patched sparse tree renamed replaced \
-        across many removed not_empty names folded times read_only unlinked exclusive locked synced \
-        free parallel remounted; do
+        across many removed not_empty names folded dated read_only unlinked exclusive synced \
+        space parallel remounted; do
         check $name $name
     done
     cd /
