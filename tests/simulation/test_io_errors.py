@@ -4,15 +4,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,8 +13,9 @@ import pytest
 
 from etagere.engine.ledger import DATABASE_NAME
 from tests.probes.client import Client, NotHttp, Pairs, Request, shared_key
-from tests.server import ACCOUNT, KEY, SERVICES, check, environment, eventually, served
+from tests.server import ACCOUNT, KEY, check, eventually, served
 from tests.simulation import syscalls
+from tests.simulation.injection import InjectedError, broken_server
 
 DATABASE: Final = DATABASE_NAME
 LOG: Final = f"{DATABASE_NAME}-wal"
@@ -32,20 +26,9 @@ _SECONDS_AFTER_ERROR: Final = 0.8
 # Small bodies are stored in the ledger, large ones in segments.
 _SIZES: Final = (30_000, 100_000)
 
-_READY: Final = re.compile(r"^READY (.*)\n", re.MULTILINE)
-
 _sign = shared_key(ACCOUNT, KEY)
 
 pytestmark = pytest.mark.skipif(bool(syscalls.why_not()), reason=syscalls.why_not())
-
-
-class InjectedError(NamedTuple):
-    """A failing call: the n-th of each thread that makes it."""
-
-    call: str
-    path: str
-    name: str = "EIO"
-    nth: int = 1
 
 
 # Not the first calls of a process: a restarted one would meet the error again.
@@ -69,33 +52,6 @@ ERRORS_WITH_FILES: Final = [
     InjectedError("pwritev2", SEGMENT, "ENOSPC", nth=2),
 ]
 """Those that are tried with files in every run of the tests."""
-
-
-@contextlib.contextmanager
-def _broken(directory: Path, error: InjectedError, log_path: Path, service: str) -> Iterator[str]:
-    """Runs a server that meets the error; yields the endpoint of the service."""
-    ready = log_path.with_suffix(".ready")
-    strace = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", str(log_path.with_suffix(".trace"))]
-    inject = f"inject={error.call}:error={error.name}:when={error.nth}"
-    serve = [sys.executable, "-m", "etagere", "serve", "--data", str(directory), "--workers", "1"]
-    ports = [f"--{service}-port=0" for service in SERVICES]
-    path = str(directory / error.path) if error.path else str(directory)
-    with log_path.open("wb") as log, ready.open("wb") as out:
-        process = subprocess.Popen(
-            [*strace, "-e", f"trace={error.call}", "-e", inject, "-P", path, *serve, *ports],
-            stdout=out,
-            stderr=log,
-            env=environment(),
-            start_new_session=True,
-        )
-    try:
-        eventually(lambda: _READY.search(ready.read_text()) is not None, "the server")
-        found = _READY.search(ready.read_text())
-        assert found is not None
-        yield dict(word.split("=", 1) for word in found[1].split())[service]
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 class Target(NamedTuple):
@@ -155,23 +111,19 @@ def _create_root(endpoint: str, target: Target) -> bool:
         return False
 
 
-def _name(error: InjectedError) -> str:
-    return f"{error.call}-{error.path or 'directory'}-{error.name}-{error.nth}".replace("/", ".")
-
-
-@pytest.mark.parametrize("error", ERRORS, ids=_name)
+@pytest.mark.parametrize("error", ERRORS, ids=str)
 def test_nothing_acknowledged_is_lost(tmp_path: Path, error: InjectedError) -> None:
     _require_nothing_lost(tmp_path, error, BLOBS)
 
 
-@pytest.mark.parametrize("error", ERRORS_WITH_FILES, ids=_name)
+@pytest.mark.parametrize("error", ERRORS_WITH_FILES, ids=str)
 def test_no_acknowledged_range_is_lost(tmp_path: Path, error: InjectedError) -> None:
     _require_nothing_lost(tmp_path, error, FILES)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "error", [error for error in ERRORS if error not in ERRORS_WITH_FILES], ids=_name
+    "error", [error for error in ERRORS if error not in ERRORS_WITH_FILES], ids=str
 )
 def test_no_acknowledged_range_is_lost_with_any_error(tmp_path: Path, error: InjectedError) -> None:
     _require_nothing_lost(tmp_path, error, FILES)
@@ -184,7 +136,7 @@ def _require_nothing_lost(tmp_path: Path, error: InjectedError, target: Target) 
         server.stop()
     acknowledged: dict[str, bytes] = {}
     trace = tmp_path / "broken.trace"
-    with _broken(directory, error, tmp_path / "broken.log", target.service) as endpoint:
+    with broken_server(directory, error, tmp_path / "broken.log", target.service) as endpoint:
         stop = threading.Event()
         clients = [
             threading.Thread(target=_put_until, args=(stop, target, endpoint, number, acknowledged))
