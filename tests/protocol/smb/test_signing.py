@@ -97,9 +97,3 @@ def test_a_cancel_request_has_another_nonce() -> None:
             signer(SigningAlgorithm.AES_GMAC, KEY).sign(message)
             expected = signature_by_client(SigningAlgorithm.AES_GMAC, bytes(message))
             assert message[SIGNATURE] == expected
-
-
-def test_interim_responses_would_repeat_a_nonce() -> None:
-    assert not signer(SigningAlgorithm.AES_GMAC, KEY).signs_interim_responses
-    assert signer(SigningAlgorithm.AES_CMAC, KEY).signs_interim_responses
-    assert signer(SigningAlgorithm.HMAC_SHA256, KEY).signs_interim_responses

@@ -46,10 +46,11 @@ class SigningAlgorithm(enum.IntEnum):
 
 
 class Signer(Protocol):
-    """Signs the messages of a server to a client, and verifies those of the client."""
+    """Signs the messages of a server to a client, and verifies those of the client.
 
-    signs_interim_responses: bool
-    """False: the nonce depends on the message ID, which the final response has as well."""
+    An interim response must not be signed ([MS-SMB2] 3.3.4.1.1): the final one has the same message
+    ID, and thus the same nonce.
+    """
 
     def sign(self, message: bytearray, *rest: Buffer) -> None:
         """Sets the flag and the signature in the header that `message` starts with. `rest` follows
@@ -68,8 +69,6 @@ def signer(algorithm: SigningAlgorithm, key: bytes) -> Signer:
 
 class _Signer:
     """What the algorithms have in common."""
-
-    signs_interim_responses = True
 
     def sign(self, message: bytearray, *rest: Buffer) -> None:
         message[_FLAGS_AT] |= _SIGNED
@@ -112,8 +111,6 @@ class _CmacSigner(_Signer):
 
 
 class _GmacSigner(_Signer):
-    signs_interim_responses = False
-
     def __init__(self, key: bytes) -> None:
         self._prepared = AESGCM(key)
         self._algorithm = algorithms.AES(key)
