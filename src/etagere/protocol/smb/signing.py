@@ -25,6 +25,14 @@ _COMMAND_AT: Final = 12
 _FLAGS_AT: Final = 16
 _MESSAGE_ID: Final = slice(24, 32)
 
+# Operations of enumerations are slow.
+_SIGNED: Final = int(Flags.SIGNED)
+_RESPONSE: Final = int(Flags.RESPONSE)
+_CANCEL: Final = int(Command.CANCEL)
+
+_NONCE_FLAGS: Final = tuple(bytes((value, 0, 0, 0)) for value in range(4))
+"""The last bytes of a nonce: bit 0 is set in a response, bit 1 in a CANCEL request."""
+
 _COPY_BYTES_MAX: Final = 16 * 1024
 """Up to this size copying is cheaper than setting up a cipher for several buffers (4 µs)."""
 
@@ -38,10 +46,11 @@ class SigningAlgorithm(enum.IntEnum):
 
 
 class Signer(Protocol):
-    """Signs the messages of a server to a client, and verifies those of the client."""
+    """Signs the messages of a server to a client, and verifies those of the client.
 
-    signs_interim_responses: bool
-    """False: the nonce depends on the message ID, which the final response has as well."""
+    An interim response must not be signed ([MS-SMB2] 3.3.4.1.1): the final one has the same message
+    ID, and thus the same nonce.
+    """
 
     def sign(self, message: bytearray, *rest: Buffer) -> None:
         """Sets the flag and the signature in the header that `message` starts with. `rest` follows
@@ -61,10 +70,8 @@ def signer(algorithm: SigningAlgorithm, key: bytes) -> Signer:
 class _Signer:
     """What the algorithms have in common."""
 
-    signs_interim_responses = True
-
     def sign(self, message: bytearray, *rest: Buffer) -> None:
-        message[_FLAGS_AT] |= Flags.SIGNED
+        message[_FLAGS_AT] |= _SIGNED
         message[_SIGNATURE] = _NO_SIGNATURE
         message[_SIGNATURE] = self._signature(message, *rest)
 
@@ -104,8 +111,6 @@ class _CmacSigner(_Signer):
 
 
 class _GmacSigner(_Signer):
-    signs_interim_responses = False
-
     def __init__(self, key: bytes) -> None:
         self._prepared = AESGCM(key)
         self._algorithm = algorithms.AES(key)
@@ -125,9 +130,10 @@ class _GmacSigner(_Signer):
 
 def _nonce(header: Buffer) -> bytes:
     """Returns the nonce of a message: its ID, who sent it, and whether it is a CANCEL request."""
-    sender = header[_FLAGS_AT] & Flags.RESPONSE
-    is_cancel = header[_COMMAND_AT] == Command.CANCEL
-    return bytes(header[_MESSAGE_ID]) + bytes((sender | is_cancel << 1, 0, 0, 0))
+    flags = header[_FLAGS_AT] & _RESPONSE
+    if header[_COMMAND_AT] == _CANCEL:
+        flags |= 2
+    return bytes(header[_MESSAGE_ID]) + _NONCE_FLAGS[flags]
 
 
 _SIGNERS: Final = {
