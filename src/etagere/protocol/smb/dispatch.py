@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+import logging
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from etagere.protocol.smb.header import Command
-from etagere.protocol.smb.requests import Handler
+from etagere.engine.interface import Fault, FaultReason, Refused, Unknown
+from etagere.nt_status import NtStatus
+from etagere.protocol.smb import sessions, trees
+from etagere.protocol.smb.compounds import error_reply
+from etagere.protocol.smb.credits import needed_charge, payload_bytes
+from etagere.protocol.smb.header import Command, Flags
+from etagere.protocol.smb.limits import OPENS_PER_SESSION_MAX
+from etagere.protocol.smb.negotiation import DIALECT_3_1_1, IO_BYTES_MAX
+from etagere.protocol.smb.requests import Reply
+from etagere.protocol.smb.state import Session
+from etagere.protocol.smb.status import Disconnect, SmbError, status_of
+
+if TYPE_CHECKING:
+    from etagere.protocol.smb.connection import ServerRequest
+
+logger = logging.getLogger(__name__)
+
+_UINT16: Final = struct.Struct("<H")
+_ECHO_RESPONSE: Final = struct.pack("<HH", 4, 0)
+
+_Handler = Callable[["ServerRequest"], Awaitable[Reply]]
 
 
 class CommandRow(NamedTuple):
-    """A command that works on a session; `needs_tree` says whether also on a tree."""
+    """A command."""
 
-    handler: Handler
+    handler: _Handler
     structure_size: int
-    """The structure size that the body of a request begins with."""
+    """The structure size that the body of a request begins with; 0: the handler checks it."""
+    needs_session: bool = True
     needs_tree: bool = True
 
 
-_COMMANDS: Final = {
+async def _negotiate(request: ServerRequest) -> Reply:
+    return request.connection.negotiate(request)
+
+
+async def _echo(_request: ServerRequest) -> Reply:
+    return Reply(_ECHO_RESPONSE)
+
+
+_MODULES: Final = {
     Command.CREATE: ("create", "create", 57),
     Command.CLOSE: ("close", "close", 24),
     Command.FLUSH: ("read_write", "flush", 24),
@@ -35,16 +66,136 @@ _COMMANDS: Final = {
     # The acknowledgement of an oplock has 24 bytes, that of a lease 36.
     Command.OPLOCK_BREAK: ("breaks", "oplock_break", 0),
 }
-"""Module in `commands`, function, and structure size of the request; 0: checked by the function."""
+"""Module in `commands`, function, and structure size of the request."""
 
 
-def command_table() -> Mapping[int, CommandRow]:
-    """Returns the commands that are there."""
-    rows: dict[int, CommandRow] = {}
-    for command, (module, function, structure_size) in _COMMANDS.items():
+def _command_table() -> Mapping[int, CommandRow]:
+    rows = {
+        Command.NEGOTIATE: CommandRow(_negotiate, 36, needs_session=False, needs_tree=False),
+        Command.SESSION_SETUP: CommandRow(
+            sessions.session_setup, 25, needs_session=False, needs_tree=False
+        ),
+        Command.LOGOFF: CommandRow(sessions.logoff, 4, needs_tree=False),
+        Command.TREE_CONNECT: CommandRow(trees.tree_connect, 9, needs_tree=False),
+        Command.TREE_DISCONNECT: CommandRow(trees.tree_disconnect, 4),
+        Command.ECHO: CommandRow(_echo, 4, needs_session=False, needs_tree=False),
+    }
+    for command, (module, function, structure_size) in _MODULES.items():
         path = f"etagere.protocol.smb.commands.{module}"
         if importlib.util.find_spec(path) is not None:
             handler = getattr(importlib.import_module(path), function, None)
             if handler is not None:
                 rows[command] = CommandRow(handler, structure_size)
     return rows
+
+
+COMMANDS: Final = _command_table()
+
+
+async def execute(request: ServerRequest) -> Reply:
+    """Executes a request. Raises `Disconnect` if the client breaks the protocol."""
+    data = b""
+    try:
+        return await _dispatch(request)
+    except SmbError as error:
+        status, data = error.status, error.data
+    except Refused as refused:
+        status = status_of(refused.refusal)
+    except (Fault, Unknown) as fault:
+        is_full = isinstance(fault, Fault) and fault.reason is FaultReason.DISK_FULL
+        status = NtStatus.DISK_FULL if is_full else NtStatus.UNEXPECTED_IO_ERROR
+        logger.error("an SMB request failed: %s", fault)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if not request.is_cancelled or task is None:
+            raise
+        task.uncancel()
+        status = NtStatus.CANCELLED
+    except Disconnect:
+        raise
+    except Exception:
+        logger.exception("could not execute SMB command %d", request.header.command)
+        status = NtStatus.INTERNAL_ERROR
+    if request.header.command == Command.CREATE:
+        request.frame.context.create_status = status
+    with_contexts = bool(data) and request.negotiated.dialect == DIALECT_3_1_1
+    return error_reply(status, data, with_contexts=with_contexts)
+
+
+async def _dispatch(request: ServerRequest) -> Reply:
+    command = request.header.command
+    if command != Command.NEGOTIATE:
+        _ = request.negotiated  # raises `Disconnect`
+    tree_id = _resolve(request)
+    row = COMMANDS.get(command)
+    if row is None:
+        is_known = command in Command.__members__.values()
+        raise SmbError(NtStatus.NOT_SUPPORTED if is_known else NtStatus.INVALID_PARAMETER)
+    session = request.found_session
+    if row.needs_session and (session is None or not session.is_authenticated):
+        raise SmbError(NtStatus.USER_SESSION_DELETED)
+    if session is not None:
+        verify(request, session)
+        if row.needs_tree:
+            tree = session.trees.get(tree_id)
+            if tree is None:
+                raise SmbError(NtStatus.NETWORK_NAME_DELETED)
+            request.use_tree(tree)
+    _check_body(request, row.structure_size)
+    if command == Command.CREATE and len(request.session.opens) >= OPENS_PER_SESSION_MAX:
+        raise SmbError(NtStatus.TOO_MANY_OPENED_FILES)
+    return await row.handler(request)
+
+
+def _resolve(request: ServerRequest) -> int:
+    """Finds the session of a request; returns the ID of its tree. A related message has the session
+    and the tree of the one before it."""
+    header, frame = request.header, request.frame
+    context = frame.context
+    if not header.flags & Flags.RELATED:
+        context.reset(header.session_id, header.tree_id)
+    elif context.is_invalid or frame.requests[0] is request:
+        context.is_invalid = True
+        raise SmbError(NtStatus.INVALID_PARAMETER)
+    request.found_session = request.connection.sessions.get(context.session_id)
+    return context.tree_id
+
+
+def verify(request: ServerRequest, session: Session) -> None:
+    """Verifies the signature of a request ([MS-SMB2] 3.3.5.2.4), or that it was encrypted for its
+    session; raises `SmbError` if it had to be protected and is not."""
+    encrypted_for = request.frame.decrypted_for
+    if encrypted_for is not None:
+        if encrypted_for is not session:
+            raise Disconnect("a message was encrypted for another session")
+        return
+    if session.signer is None:
+        return
+    command = request.header.command
+    if request.header.flags & Flags.SIGNED:
+        if not session.signer.verify(request.message):
+            raise SmbError(NtStatus.ACCESS_DENIED)
+        request.is_signed = True
+    elif session.requires_signing:
+        raise SmbError(NtStatus.ACCESS_DENIED)
+    if session.requires_encryption and command != Command.SESSION_SETUP:
+        raise SmbError(NtStatus.ACCESS_DENIED)
+    if command == Command.TREE_CONNECT and not request.is_signed:
+        # [MS-SMB2] 3.3.5.7: in 3.1.1 this is what protects the negotiation.
+        if request.negotiated.dialect == DIALECT_3_1_1:
+            raise SmbError(NtStatus.ACCESS_DENIED)
+
+
+def _check_body(request: ServerRequest, structure_size: int) -> None:
+    """Checks the fixed part of a request, and that its credits pay for its payload."""
+    body = request.body
+    if structure_size:
+        # An odd size includes the first byte of the variable part, which may be empty.
+        if len(body) < structure_size & ~1 or _UINT16.unpack_from(body)[0] != structure_size:
+            raise SmbError(NtStatus.INVALID_PARAMETER)
+    elif len(body) < 2:
+        raise SmbError(NtStatus.INVALID_PARAMETER)
+    header = request.header
+    payload = max(payload_bytes(header.command, body))
+    if payload > IO_BYTES_MAX or needed_charge(payload) > (header.credit_charge or 1):
+        raise SmbError(NtStatus.INVALID_PARAMETER)

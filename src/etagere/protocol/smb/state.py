@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from etagere.model.shares import ShareName
     from etagere.opens.client import ShareClient
     from etagere.opens.handles import Handle
+    from etagere.protocol.smb.encryption import Sealer
+    from etagere.protocol.smb.signing import Signer
+    from etagere.protocol.smb.spnego import Acceptor
 
 
 def _ignore(_body: bytes) -> None:
@@ -89,12 +92,31 @@ class Session:
     id: int
     account: str = ""
     """The storage account, which is the user; empty until it is authenticated."""
+    client_name: str = ""
+    """The name of the client's machine, as it says."""
     trees: dict[int, Tree] = field(default_factory=dict)
     opens: dict[int, Open] = field(default_factory=dict)
     """Those of all trees, by ID."""
     notify: Callable[[bytes], None] = _ignore
     """Sends an OPLOCK_BREAK notification with this body to the client ([MS-SMB2] 2.2.23). Does
     nothing if the client is gone."""
+    acceptor: Acceptor | None = None
+    """The logon in progress."""
+    preauth_hash: bytes = b""
+    """Of the messages of the first logon; only 3.1.1 uses it."""
+    signer: Signer | None = None
+    """None until it is authenticated."""
+    sealer: Sealer | None = None
+    """None: nothing can be encrypted."""
+    requires_signing: bool = False
+    requires_encryption: bool = False
+    is_encrypted: bool = False
+    """Whether the client encrypts its requests, or has to."""
+    is_ended: bool = False
+
+    @property
+    def is_authenticated(self) -> bool:
+        return self.signer is not None
 
 
 def remove_open(opened: Open) -> None:

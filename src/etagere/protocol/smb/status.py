@@ -16,6 +16,11 @@ class SmbError(Exception):
         self.data = data
 
 
+class Disconnect(Exception):
+    """Ends the connection without a response: the client breaks the protocol, or somebody changes
+    its messages."""
+
+
 def status_of(refusal: Refusal) -> NtStatus:
     """Returns what a refusal of an operation amounts to in SMB."""
     status = refusal.nt_status

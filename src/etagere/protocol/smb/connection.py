@@ -1,0 +1,607 @@
+"""A connection of an SMB client: takes frames, and gives the buffers of others to send.
+
+Nothing here knows a socket. Each frame becomes a task, which executes the messages in it in turn.
+Frames are executed concurrently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from etagere.nt_status import NtStatus
+from etagere.protocol.http.memory import MemoryBudget
+from etagere.protocol.smb import dispatch
+from etagere.protocol.smb.compounds import (
+    Buffer,
+    CompoundContext,
+    Message,
+    error_reply,
+    pack_message,
+    split,
+)
+from etagere.protocol.smb.credits import CREDIT_BYTES, SequenceWindow
+from etagere.protocol.smb.encryption import (
+    TRANSFORM_PROTOCOL_ID,
+    DecryptionFailed,
+    parse_transform_header,
+)
+from etagere.protocol.smb.header import HEADER_BYTES, NO_MESSAGE_ID, Command, Flags, Header
+from etagere.protocol.smb.keys import INITIAL_PREAUTH_HASH, extend_preauth_hash
+from etagere.protocol.smb.limits import (
+    OUTSTANDING_BYTES_MAX,
+    OUTSTANDING_REQUESTS_MAX,
+    PENDING_REQUESTS_MAX,
+)
+from etagere.protocol.smb.logons import LogonDelays, Passwords
+from etagere.protocol.smb.negotiation import (
+    DIALECT_2_WILDCARD,
+    SALT_BYTES,
+    SMB1_PROTOCOL_ID,
+    Capability,
+    negotiate,
+    negotiate_response,
+    offers_smb2,
+    parse_negotiate,
+    security_mode,
+)
+from etagere.protocol.smb.requests import RELATED_FILE_ID, Reply
+from etagere.protocol.smb.services import SmbServices
+from etagere.protocol.smb.sessions import SessionTable, end_session
+from etagere.protocol.smb.signing import Signer
+from etagere.protocol.smb.spnego import OFFER
+from etagere.protocol.smb.state import Negotiated, Open, Session, Tree
+from etagere.protocol.smb.status import Disconnect, SmbError
+from etagere.rules.accounts import is_loopback
+
+logger = logging.getLogger(__name__)
+
+_RETURNING_DATA: Final = frozenset(
+    {Command.READ, Command.QUERY_DIRECTORY, Command.QUERY_INFO, Command.IOCTL}
+)
+"""The commands whose responses may have as many bytes as their credits pay for."""
+_FINISH_SECONDS_MAX: Final = 60.0
+"""How long the requests of a lost connection may take to end."""
+
+
+class Link(Protocol):
+    """The way to the client."""
+
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        """Sends a frame. Does nothing after the connection was lost."""
+        ...
+
+    def resume(self) -> None:
+        """Called when the connection takes frames again."""
+        ...
+
+    def abort(self) -> None:
+        """Closes the connection at once."""
+        ...
+
+    def on_authenticated(self) -> None: ...
+
+
+class ServerRequest:
+    """A request in progress."""
+
+    __slots__ = (
+        "_tree",
+        "async_id",
+        "body",
+        "connection",
+        "found_session",
+        "frame",
+        "header",
+        "is_cancelled",
+        "is_last",
+        "is_signed",
+        "message",
+        "must_sign",
+    )
+
+    def __init__(self, connection: Connection, frame: Frame, one: Message, is_last: bool) -> None:
+        self.connection = connection
+        self.frame = frame
+        self.header = one.header
+        self.message = one.data
+        self.body = one.data[HEADER_BYTES:]
+        self.is_last = is_last
+        """Whether no message follows in its frame."""
+        self.async_id = 0
+        """0: the client has not been told that the request is pending."""
+        self.is_cancelled = False
+        self.is_signed = False
+        """Whether the request has a signature that is right."""
+        self.must_sign = False
+        """Whether the response is signed in any case."""
+        self.found_session: Session | None = None
+        self._tree: Tree | None = None
+
+    @property
+    def server(self) -> SmbServices:
+        return self.connection.server
+
+    @property
+    def negotiated(self) -> Negotiated:
+        return self.connection.negotiated
+
+    @property
+    def session(self) -> Session:
+        if self.found_session is None:
+            raise SmbError(NtStatus.USER_SESSION_DELETED)
+        return self.found_session
+
+    @property
+    def tree(self) -> Tree:
+        if self._tree is None:
+            raise SmbError(NtStatus.NETWORK_NAME_DELETED)
+        return self._tree
+
+    @property
+    def tree_id(self) -> int:
+        return self.header.tree_id if self._tree is None else self._tree.id
+
+    @property
+    def session_id(self) -> int:
+        session = self.found_session
+        return self.header.session_id if session is None else session.id
+
+    def use_session(self, session: Session) -> None:
+        self.found_session = session
+        self.frame.context.session_id = session.id
+
+    def use_tree(self, tree: Tree) -> None:
+        self._tree = tree
+        self.frame.context.tree_id = tree.id
+
+    def has_session(self, session: Session) -> bool:
+        return self.found_session is session
+
+    def has_tree(self, tree: Tree) -> bool:
+        return self._tree is tree
+
+    def open(self, persistent: int, volatile: int) -> Open:
+        context = self.frame.context
+        opened: Open | None = None
+        if persistent == volatile:
+            if volatile != RELATED_FILE_ID:
+                opened = self.session.opens.get(volatile)
+            elif self.header.flags & Flags.RELATED and context.opened is not None:
+                opened = self.session.opens.get(context.opened.id)
+        if opened is None or opened.tree is not self._tree:
+            raise SmbError(context.create_status or NtStatus.FILE_CLOSED)
+        context.opened = opened
+        return opened
+
+    def add_open(self, opened: Open) -> None:
+        opened.tree.opens[opened.id] = opened
+        opened.tree.session.opens[opened.id] = opened
+        self.frame.context.opened = opened
+
+    def pend(self) -> None:
+        if self.async_id:
+            return
+        if self.is_cancelled:
+            raise SmbError(NtStatus.CANCELLED)
+        if not self.is_last and self.header.command != Command.CREATE:
+            # [MS-SMB2] 3.3.5.2.7: only the last message of a compound may wait.
+            raise SmbError(NtStatus.INTERNAL_ERROR)
+        self.connection.send_interim(self)
+
+
+class Frame:
+    """The messages of one frame, which are executed in turn."""
+
+    __slots__ = ("context", "cost", "decrypted_for", "requests", "responses", "task")
+
+    def __init__(self, decrypted_for: Session | None) -> None:
+        self.decrypted_for = decrypted_for
+        """The session whose key it was encrypted with; None: it was not encrypted."""
+        self.context = CompoundContext()
+        self.requests: list[ServerRequest] = []
+        self.responses: list[tuple[ServerRequest, Reply]] = []
+        """Those that have not been sent yet."""
+        self.cost = 0
+        """The bytes that it is counted with."""
+        self.task: asyncio.Task[None] | None = None
+
+
+class Connection:
+    """The state of a connection ([MS-SMB2] 3.3.1.7)."""
+
+    def __init__(
+        self,
+        server: SmbServices,
+        session_table: SessionTable,
+        link: Link,
+        client: str,
+        *,
+        passwords: Passwords,
+        logon_delays: LogonDelays,
+        memory: MemoryBudget,
+    ) -> None:
+        """`client` is the address of the client, and its port."""
+        self.server = server
+        self.session_table = session_table
+        self.client = client
+        self.sessions: dict[int, Session] = {}
+        self.failed_logons = 0
+        self._link = link
+        self._passwords = passwords
+        self._logon_delays = logon_delays
+        self._memory = memory
+        self._client_host = client.rpartition(":")[0].strip("[]")
+        self._is_local = is_loopback(self._client_host)
+        self._window = SequenceWindow()
+        self._negotiated: Negotiated | None = None
+        self._preauth_hash = INITIAL_PREAUTH_HASH
+        self._frames: set[Frame] = set()
+        self._requests: dict[int, ServerRequest] = {}
+        """Those in progress, by message ID."""
+        self._pending: dict[int, ServerRequest] = {}
+        """Those that the client knows to be pending, by async ID."""
+        self._outstanding_bytes = 0
+        self._next_async_id = 1
+        self._last_tree_id = 0
+        self._is_full = False
+        self._is_closing = False
+
+    # What commands use
+
+    @property
+    def negotiated(self) -> Negotiated:
+        if self._negotiated is None:
+            raise Disconnect("a request before the negotiation")
+        return self._negotiated
+
+    @property
+    def requires_encryption(self) -> bool:
+        mode = self.server.settings.smb_encryption
+        return mode == "required" or (mode == "auto" and not self._is_local)
+
+    @property
+    def has_authenticated_session(self) -> bool:
+        return any(session.is_authenticated for session in self.sessions.values())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is open and no request is in progress."""
+        return not self._frames and not any(one.opens for one in self.sessions.values())
+
+    async def passwords_of(self, user: str) -> tuple[str, ...]:
+        return await self._passwords.of(user, self._client_host)
+
+    def logon_delay(self) -> float:
+        """Counts a failed logon; returns the delay of its response in seconds."""
+        now = asyncio.get_running_loop().time()
+        return self._logon_delays.count_failure(self._client_host, now)
+
+    def on_authenticated(self) -> None:
+        self._link.on_authenticated()
+
+    def next_tree_id(self) -> int:
+        self._last_tree_id += 1
+        return self._last_tree_id
+
+    def add_session(self) -> Session:
+        session = self.session_table.add(self)
+        session.preauth_hash = self._preauth_hash
+        session.notify = partial(self._send_break, session)
+        self.sessions[session.id] = session
+        return session
+
+    def forget_session(self, session: Session) -> None:
+        self.sessions.pop(session.id, None)
+        self.session_table.remove(session)
+
+    def cancel_pending(self, which: Callable[[ServerRequest], bool]) -> None:
+        """Cancels pending requests."""
+        for request in list(self._pending.values()):
+            if which(request):
+                self._cancel(request)
+
+    # Frames
+
+    @property
+    def takes_frames(self) -> bool:
+        """Whether another frame may be given. If not, `Link.resume` is called later."""
+        if self._is_closing:
+            return False
+        active = len(self._requests) - len(self._pending)
+        # If memory is scarce, each connection has one frame at a time.
+        limit = 1 if self._memory.is_scarce else OUTSTANDING_BYTES_MAX
+        self._is_full = self._outstanding_bytes >= limit or active >= OUTSTANDING_REQUESTS_MAX
+        return not self._is_full
+
+    def receive(self, data: memoryview) -> None:
+        """Takes a frame, without the length before it. The memory belongs to the connection from
+        now on."""
+        try:
+            self._receive(data)
+        except Disconnect as reason:
+            self._disconnect(reason)
+
+    def _receive(self, data: memoryview) -> None:
+        protocol = bytes(data[:4])
+        if protocol == SMB1_PROTOCOL_ID:
+            self._receive_smb1(data)
+            return
+        session: Session | None = None
+        if protocol == TRANSFORM_PROTOCOL_ID:
+            data, session = self._decrypt(data)
+        frame = Frame(session)
+        messages = split(data)
+        last = messages[-1]
+        for one in messages:
+            header = one.header
+            request = ServerRequest(self, frame, one, one is last)
+            if header.command == Command.CANCEL:
+                self._receive_cancel(request)
+                continue
+            charge = header.credit_charge or 1
+            if not self._window.take(header.message_id, charge):
+                raise Disconnect("a message ID is not in the sequence window")
+            if header.command in _RETURNING_DATA:
+                frame.cost += charge * CREDIT_BYTES
+            frame.requests.append(request)
+        if frame.requests:
+            frame.cost += len(data)
+            self._start(frame)
+
+    def _receive_smb1(self, data: memoryview) -> None:
+        """Answers a client that also speaks SMB1: it negotiates again, with SMB2."""
+        if self._negotiated is not None or not offers_smb2(data) or not self._window.take(0, 1):
+            raise Disconnect("an SMB1 message")
+        mode = security_mode(requires_signing=not self._is_local)
+        wildcard = Negotiated(DIALECT_2_WILDCARD, bytes(16), 0, 0, (), mode, Capability.LARGE_MTU)
+        body = self._negotiate_response(wildcard, ())
+        header = Header(
+            Command.NEGOTIATE, credits=self._window.grant(1, 1), flags=int(Flags.RESPONSE)
+        )
+        self._link.send(pack_message(header, Reply(body)))
+
+    def _decrypt(self, data: memoryview) -> tuple[memoryview, Session]:
+        header = parse_transform_header(data)
+        session = None if header is None else self.sessions.get(header.session_id)
+        if session is None or session.sealer is None:
+            raise Disconnect("an encrypted message of no session")
+        try:
+            message = session.sealer.open(data)
+        except DecryptionFailed:
+            raise Disconnect("an encrypted message that cannot be decrypted") from None
+        session.is_encrypted = True
+        return memoryview(message), session
+
+    def _start(self, frame: Frame) -> None:
+        for request in frame.requests:
+            self._requests[request.header.message_id] = request
+        self._count(frame.cost)
+        self._frames.add(frame)
+        frame.task = asyncio.get_running_loop().create_task(self._execute(frame))
+        frame.task.add_done_callback(partial(self._end_frame, frame))
+
+    def _end_frame(self, frame: Frame, task: asyncio.Task[None]) -> None:
+        self._frames.discard(frame)
+        for request in frame.requests:
+            self._forget_request(request)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("an SMB request ended its connection", exc_info=error)
+            self._disconnect(None)
+        self._release(frame)
+
+    def _release(self, frame: Frame) -> None:
+        """Counts a frame as outstanding no longer."""
+        self._count(-frame.cost)
+        frame.cost = 0
+        if self._is_full and self.takes_frames:
+            self._link.resume()
+
+    def _forget_request(self, request: ServerRequest) -> None:
+        self._requests.pop(request.header.message_id, None)
+        if request.async_id:
+            self._pending.pop(request.async_id, None)
+
+    def _count(self, cost: int) -> None:
+        self._outstanding_bytes += cost
+        self._memory.add(cost)
+
+    async def _execute(self, frame: Frame) -> None:
+        try:
+            for request in frame.requests:
+                reply = await dispatch.execute(request)
+                frame.responses.append((request, reply))
+                self._forget_request(request)
+            self._send_responses(frame)
+        except Disconnect as reason:
+            self._disconnect(reason)
+
+    def _disconnect(self, reason: Disconnect | None) -> None:
+        if reason is not None and not self._is_closing:
+            logger.info("closed the connection of SMB client %s: %s", self.client, reason)
+        self._is_closing = True
+        self._link.abort()
+
+    # Requests that wait
+
+    def send_interim(self, request: ServerRequest) -> None:
+        """Tells the client that a request is pending. It does not count as outstanding from then
+        on: it may wait for a message of the same client."""
+        if len(self._pending) >= PENDING_REQUESTS_MAX:
+            raise SmbError(NtStatus.INSUFFICIENT_RESOURCES)
+        request.async_id = self._next_async_id
+        self._next_async_id += 1
+        self._pending[request.async_id] = request
+        frame = request.frame
+        self._send_responses(frame, request)
+        self._release(frame)
+
+    def _receive_cancel(self, cancel: ServerRequest) -> None:
+        """Cancels a request ([MS-SMB2] 3.3.5.16). There is no response."""
+        header = cancel.header
+        if header.flags & Flags.ASYNC:
+            request = self._pending.get(header.async_id)
+        else:
+            request = self._requests.get(header.message_id)
+        if request is None:
+            return
+        session = request.found_session
+        if session is None or session.id != header.session_id:
+            return
+        try:
+            dispatch.verify(cancel, session)
+        except SmbError:
+            return
+        self._cancel(request)
+
+    def _cancel(self, request: ServerRequest) -> None:
+        """Cancels a request, if it waits, or as soon as it does."""
+        request.is_cancelled = True
+        task = request.frame.task
+        if request.async_id and task is not None:
+            task.cancel()
+
+    # Negotiation
+
+    def negotiate(self, request: ServerRequest) -> Reply:
+        if self._negotiated is not None:
+            raise Disconnect("a second negotiation")
+        asked = parse_negotiate(request.message)
+        negotiated = negotiate(asked, requires_signing=not self._is_local)
+        body = self._negotiate_response(negotiated, [kind for kind, _ in asked.contexts])
+        self._negotiated = negotiated
+        self._preauth_hash = extend_preauth_hash(INITIAL_PREAUTH_HASH, request.message)
+        return Reply(body)
+
+    def _negotiate_response(self, negotiated: Negotiated, asked: Sequence[int]) -> bytes:
+        return negotiate_response(
+            negotiated,
+            asked,
+            server_guid=self.server.guid,
+            now=self.server.clock.wall(),
+            token=OFFER,
+            salt=os.urandom(SALT_BYTES),
+        )
+
+    # Responses
+
+    def _send_responses(self, frame: Frame, interim: ServerRequest | None = None) -> None:
+        """Sends the responses of a frame that have not been sent, and that of a request which is
+        pending now."""
+        responses = frame.responses
+        frame.responses = []
+        if interim is not None:
+            responses.append((interim, error_reply(NtStatus.PENDING)))
+        encrypted_for = self._encrypted_for(frame, responses[0][0])
+        buffers: list[Buffer] = []
+        last = len(responses) - 1
+        for number, (request, reply) in enumerate(responses):
+            signer = None if encrypted_for is not None else _signer(request, reply)
+            buffers += self._pack(request, reply, signer, is_last=number == last)
+        if encrypted_for is not None and encrypted_for.sealer is not None:
+            buffers = encrypted_for.sealer.seal(buffers, encrypted_for.id)
+        self._link.send(buffers)
+
+    def _encrypted_for(self, frame: Frame, request: ServerRequest) -> Session | None:
+        """Returns the session that responses are encrypted for; None: they are not encrypted."""
+        if frame.decrypted_for is not None:
+            return frame.decrypted_for
+        session = request.found_session
+        if session is None or not session.requires_encryption:
+            return None
+        return None if request.header.command == Command.SESSION_SETUP else session
+
+    def _pack(
+        self, request: ServerRequest, reply: Reply, signer: Signer | None, *, is_last: bool
+    ) -> list[Buffer]:
+        header, async_id = request.header, request.async_id
+        flags = Flags.RESPONSE | header.flags & (Flags.RELATED | Flags.PRIORITY_MASK)
+        charge = header.credit_charge or 1
+        granted = 0
+        if async_id:
+            flags |= Flags.ASYNC
+        if not async_id or reply.status == NtStatus.PENDING:
+            granted = self._window.grant(header.credits, charge)
+        packed = pack_message(
+            Header(
+                header.command,
+                charge,
+                reply.status,
+                granted,
+                int(flags),
+                0,
+                header.message_id,
+                async_id,
+                request.tree_id,
+                request.session_id,
+            ),
+            reply,
+            is_last=is_last,
+            signer=signer,
+        )
+        if header.command <= Command.SESSION_SETUP:
+            self._extend_hash(request, reply, packed[0])
+        return packed
+
+    def _extend_hash(self, request: ServerRequest, reply: Reply, message: Buffer) -> None:
+        """Adds a response to the hash of the messages before the authentication."""
+        session = request.found_session
+        if request.header.command == Command.NEGOTIATE:
+            self._preauth_hash = extend_preauth_hash(self._preauth_hash, message)
+        elif (
+            session is not None
+            and not session.is_authenticated
+            and reply.status == NtStatus.MORE_PROCESSING_REQUIRED
+        ):
+            session.preauth_hash = extend_preauth_hash(session.preauth_hash, message)
+
+    def _send_break(self, session: Session, body: bytes) -> None:
+        """Sends a break notification, which is not signed ([MS-SMB2] 3.3.4.6)."""
+        header = Header(
+            Command.OPLOCK_BREAK, flags=int(Flags.RESPONSE), message_id=NO_MESSAGE_ID
+        )
+        buffers = pack_message(header, Reply(body))
+        if session.is_encrypted and session.sealer is not None:
+            buffers = session.sealer.seal(buffers, session.id)
+        self._link.send(buffers)
+
+    # The end
+
+    async def finish(self) -> None:
+        """Finishes the requests in progress, and takes no others. Those that wait are cancelled."""
+        self._is_closing = True
+        self.cancel_pending(lambda _: True)
+        tasks = [frame.task for frame in self._frames if frame.task is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def close(self) -> None:
+        """Ends the sessions of a connection that was lost, and closes everything they have open."""
+        try:
+            async with asyncio.timeout(_FINISH_SECONDS_MAX):
+                await self.finish()
+        except TimeoutError:
+            logger.warning("requests of SMB client %s do not end", self.client)
+            for frame in self._frames:
+                if frame.task is not None:
+                    frame.task.cancel()
+        for session in list(self.sessions.values()):
+            try:
+                await end_session(self, session)
+            except Exception:
+                logger.exception("could not end a session of SMB client %s", self.client)
+
+
+def _signer(request: ServerRequest, reply: Reply) -> Signer | None:
+    """Returns what signs a response. A response to a request that is pending is not signed: the
+    final one has the same message ID, and thus the same nonce."""
+    session = request.found_session
+    if session is None or reply.status == NtStatus.PENDING:
+        return None
+    if request.is_signed or request.must_sign or session.requires_signing:
+        return session.signer
+    return None

@@ -1,0 +1,48 @@
+"""Limits on what SMB clients may use."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from etagere.protocol.smb.negotiation import IO_BYTES_MAX
+
+# A connection
+
+FRAME_BYTES_MAX: Final = 2 * IO_BYTES_MAX
+"""The longest frame: a write of the maximum length, and what it is compounded with."""
+PREAUTH_FRAME_BYTES_MAX: Final = 80 * 1024
+"""The longest frame of a client that is not authenticated: a SESSION_SETUP request, whose token can
+have 64 KiB."""
+PREAUTH_SECONDS_MAX: Final = 30.0
+"""How long a connection may be without an authenticated session."""
+SILENT_SECONDS_MAX: Final = 60.0
+"""How long a client may pause within a frame, or leave responses unread."""
+IDLE_SECONDS_MAX: Final = 15 * 60.0
+"""How long a connection without open files may be silent."""
+OUTSTANDING_BYTES_MAX: Final = 8 * IO_BYTES_MAX
+"""Requests in progress and their responses. The next request is read when there are fewer."""
+OUTSTANDING_REQUESTS_MAX: Final = 512
+"""Requests in progress, besides those that the client knows to be pending."""
+PENDING_REQUESTS_MAX: Final = 4_096
+"""Requests that wait for something that may never happen: locks, notifications of changes."""
+UNSENT_BYTES_MAX: Final = 4 * IO_BYTES_MAX
+"""Responses that the client has not read. No request is read while there are more."""
+COMPOUND_MESSAGES_MAX: Final = 64
+
+# Sessions
+
+SESSIONS_PER_CONNECTION_MAX: Final = 256
+TREES_PER_SESSION_MAX: Final = 1_024
+OPENS_PER_SESSION_MAX: Final = 65_536
+
+# Logons
+
+LOGON_STEPS_MAX: Final = 8
+FAILED_LOGONS_MAX: Final = 8
+"""After this many, a connection is closed."""
+LOGON_DELAY_SECONDS: Final = 0.25
+"""The delay of the response to the first failed logon from an address. It doubles with each."""
+LOGON_DELAY_SECONDS_MAX: Final = 4.0
+LOGON_MEMORY_SECONDS: Final = 60.0
+"""How long after its last failure an address is treated like any other again."""
+LOGON_ADDRESSES_MAX: Final = 4_096

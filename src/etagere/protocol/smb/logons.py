@@ -1,0 +1,61 @@
+"""Logons: the passwords of accounts, and the delay after failures."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from etagere.engine.interface import Engine
+from etagere.model.accounts import BUILT_IN
+from etagere.operations.accounts import get_account
+from etagere.protocol.smb.limits import (
+    LOGON_ADDRESSES_MAX,
+    LOGON_DELAY_SECONDS,
+    LOGON_DELAY_SECONDS_MAX,
+    LOGON_MEMORY_SECONDS,
+)
+from etagere.protocol.smb.status import SmbError, status_of
+from etagere.rules.accounts import check_built_in_access
+from etagere.settings import Settings
+
+_DOUBLINGS_MAX: Final = 32
+
+
+class Passwords:
+    """The accounts as users: the passwords of one are its keys, as base64 text."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self._engine = engine
+        self._settings = settings
+        # Accounts that are not in the ledger.
+        self._configured = {name: account.keys for name, account in BUILT_IN.items()}
+        self._configured |= {account.name: account.keys for account in settings.accounts}
+
+    async def of(self, user: str, client_address: str) -> tuple[str, ...]:
+        """Returns the passwords of a user; none if there is no such user."""
+        refusal = check_built_in_access(user, client_address, None, self._settings)
+        if refusal is not None:
+            raise SmbError(status_of(refusal))
+        keys = self._configured.get(user)
+        if keys is None:
+            stored = await self._engine.read(get_account, user)
+            keys = () if stored is None else stored.keys
+        return tuple(base64.b64encode(key).decode("ascii") for key in dict.fromkeys(keys))
+
+
+class LogonDelays:
+    """Slows down clients that try passwords: failed logons are answered late."""
+
+    def __init__(self) -> None:
+        self._failures: dict[str, tuple[int, float]] = {}
+        """By address: the number of failures, and when the last one was. The oldest first."""
+
+    def count_failure(self, address: str, now: float) -> float:
+        """Returns for how many seconds the response has to be delayed."""
+        count, last = self._failures.pop(address, (0, now))
+        if now - last > LOGON_MEMORY_SECONDS:
+            count = 0
+        self._failures[address] = count + 1, now
+        if len(self._failures) > LOGON_ADDRESSES_MAX:
+            del self._failures[next(iter(self._failures))]
+        return min(LOGON_DELAY_SECONDS * 2 ** min(count, _DOUBLINGS_MAX), LOGON_DELAY_SECONDS_MAX)

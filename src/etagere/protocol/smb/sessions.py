@@ -1,0 +1,212 @@
+"""SESSION_SETUP and LOGOFF ([MS-SMB2] 2.2.5 to 2.2.8, 3.3.5.5 and 3.3.5.6)."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from etagere.nt_status import NtStatus
+from etagere.protocol.smb import trees
+from etagere.protocol.smb.encryption import Cipher, Sealer
+from etagere.protocol.smb.keys import derive_keys, extend_preauth_hash
+from etagere.protocol.smb.limits import FAILED_LOGONS_MAX, SESSIONS_PER_CONNECTION_MAX
+from etagere.protocol.smb.negotiation import DIALECT_3_0, SecurityMode
+from etagere.protocol.smb.requests import Reply
+from etagere.protocol.smb.signing import SigningAlgorithm, signer
+from etagere.protocol.smb.spnego import Acceptor, Logon, LogonFailed
+from etagere.protocol.smb.state import Session
+from etagere.protocol.smb.status import Disconnect, SmbError
+
+if TYPE_CHECKING:
+    from etagere.protocol.smb.connection import Connection, ServerRequest
+
+_REQUEST: Final = struct.Struct("<HBBIIHHQ")
+_RESPONSE: Final = struct.Struct("<HHHH")
+_RESPONSE_STRUCTURE_SIZE: Final = 9
+_BUFFER_OFFSET: Final = 72
+_CHALLENGE_BYTES: Final = 8
+LOGOFF_RESPONSE: Final = struct.pack("<HH", 4, 0)
+
+
+class RequestFlag(enum.IntFlag):
+    BINDING = 0x01
+
+
+class SessionFlag(enum.IntFlag):
+    ENCRYPT_DATA = 0x0004
+
+
+class SessionSetup(NamedTuple):
+    """A SESSION_SETUP request."""
+
+    flags: int
+    security_mode: int
+    previous_session_id: int
+    token: bytes
+
+
+def parse_session_setup(message: memoryview, body: memoryview) -> SessionSetup:
+    """Parses a request; `message` begins with its header."""
+    if len(body) < _REQUEST.size:
+        raise SmbError(NtStatus.INVALID_PARAMETER)
+    _, flags, mode, _, _, offset, length, previous = _REQUEST.unpack_from(body)
+    if offset + length > len(message):
+        raise SmbError(NtStatus.INVALID_PARAMETER)
+    return SessionSetup(flags, mode, previous, bytes(message[offset : offset + length]))
+
+
+class SessionTable:
+    """The sessions of all connections of the server, by ID."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, tuple[Session, Connection]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def add(self, connection: Connection) -> Session:
+        """Creates a session of a connection. The ID cannot be guessed."""
+        session_id = 0
+        while not session_id or session_id in self._sessions:
+            session_id = int.from_bytes(os.urandom(8), "little") >> 1
+        session = Session(session_id)
+        self._sessions[session_id] = session, connection
+        return session
+
+    def find(self, session_id: int) -> tuple[Session, Connection] | None:
+        return self._sessions.get(session_id)
+
+    def remove(self, session: Session) -> None:
+        self._sessions.pop(session.id, None)
+
+
+async def session_setup(request: ServerRequest) -> Reply:
+    """Takes a step of a logon: of a new session, or of one that is authenticated again."""
+    connection = request.connection
+    setup = parse_session_setup(request.message, request.body)
+    if setup.flags & RequestFlag.BINDING:
+        raise SmbError(_binding_refusal(request))
+    session = _session(request)
+    is_new = not session.is_authenticated
+    if is_new:
+        session.preauth_hash = extend_preauth_hash(session.preauth_hash, request.message)
+    if session.acceptor is None:
+        challenge = os.urandom(_CHALLENGE_BYTES)
+        server = connection.server
+        session.acceptor = Acceptor(challenge, server.name, server.clock.wall())
+    try:
+        step = await session.acceptor.accept(setup.token, connection.passwords_of)
+    except (LogonFailed, SmbError) as error:
+        await _end_failed(connection, session)
+        if isinstance(error, SmbError):
+            raise
+        raise SmbError(NtStatus.LOGON_FAILURE) from None
+    if step.logon is None:
+        return _reply(session, step.token, NtStatus.MORE_PROCESSING_REQUIRED)
+    session.acceptor = None
+    if session.is_ended:
+        raise SmbError(NtStatus.USER_SESSION_DELETED)
+    try:
+        if is_new:
+            _authenticate(connection, session, setup, step.logon)
+        elif step.logon.user.lower() != session.account:
+            raise SmbError(NtStatus.ACCESS_DENIED)
+    except SmbError:
+        await end_session(connection, session)
+        raise
+    request.must_sign = True
+    if is_new and setup.previous_session_id not in (0, session.id):
+        await _end_previous(connection, session, setup.previous_session_id)
+    return _reply(session, step.token)
+
+
+def _binding_refusal(request: ServerRequest) -> NtStatus:
+    """Returns how a request to add a connection to a session is refused: the server does not
+    support multiple channels."""
+    session_id = request.header.session_id
+    if request.negotiated.dialect < DIALECT_3_0 or not session_id:
+        return NtStatus.REQUEST_NOT_ACCEPTED
+    if request.connection.session_table.find(session_id) is None:
+        return NtStatus.USER_SESSION_DELETED
+    return NtStatus.REQUEST_NOT_ACCEPTED
+
+
+def _session(request: ServerRequest) -> Session:
+    connection = request.connection
+    session_id = request.header.session_id
+    if not session_id:
+        if len(connection.sessions) >= SESSIONS_PER_CONNECTION_MAX:
+            raise SmbError(NtStatus.INSUFFICIENT_RESOURCES)
+        session = connection.add_session()
+    else:
+        found = connection.sessions.get(session_id)
+        if found is None:
+            raise SmbError(NtStatus.USER_SESSION_DELETED)
+        session = found
+    request.use_session(session)
+    return session
+
+
+def _authenticate(
+    connection: Connection, session: Session, setup: SessionSetup, logon: Logon
+) -> None:
+    """Makes the keys of a session whose user is known."""
+    negotiated = connection.negotiated
+    if connection.requires_encryption and negotiated.cipher is None:
+        raise SmbError(NtStatus.ACCESS_DENIED)
+    cipher = negotiated.cipher
+    keys = derive_keys(negotiated.dialect, logon.session_key, session.preauth_hash, cipher)
+    session.preauth_hash = b""
+    session.account = logon.user.lower()
+    session.client_name = logon.workstation
+    if cipher is not None:
+        session.sealer = Sealer(Cipher(cipher), keys.encryption, keys.decryption)
+    session.requires_encryption = session.is_encrypted = connection.requires_encryption
+    modes = setup.security_mode | negotiated.client_security_mode | negotiated.security_mode
+    session.requires_signing = bool(modes & SecurityMode.SIGNING_REQUIRED)
+    session.signer = signer(SigningAlgorithm(negotiated.signing_algorithm), keys.signing)
+    connection.on_authenticated()
+
+
+def _reply(session: Session, token: bytes, status: NtStatus = NtStatus.SUCCESS) -> Reply:
+    flags = 0
+    if session.requires_encryption:
+        flags |= SessionFlag.ENCRYPT_DATA
+    fixed = _RESPONSE.pack(_RESPONSE_STRUCTURE_SIZE, flags, _BUFFER_OFFSET, len(token))
+    return Reply(fixed + token, status)
+
+
+async def _end_failed(connection: Connection, session: Session) -> None:
+    """Ends a session whose client does not know the password, and makes the client wait."""
+    await end_session(connection, session)
+    connection.failed_logons += 1
+    await asyncio.sleep(connection.logon_delay())
+    if connection.failed_logons > FAILED_LOGONS_MAX:
+        raise Disconnect("too many failed logons")
+
+
+async def _end_previous(connection: Connection, session: Session, previous_id: int) -> None:
+    """Ends the session that a client had before it reconnected ([MS-SMB2] 3.3.5.5.3)."""
+    found = connection.session_table.find(previous_id)
+    if found is not None and found[0].account == session.account:
+        previous, its_connection = found
+        await end_session(its_connection, previous)
+
+
+async def logoff(request: ServerRequest) -> Reply:
+    await end_session(request.connection, request.session, besides=request)
+    return Reply(LOGOFF_RESPONSE)
+
+
+async def end_session(
+    connection: Connection, session: Session, *, besides: ServerRequest | None = None
+) -> None:
+    """Ends a session: its pending requests, its trees and their opens."""
+    session.is_ended = True
+    connection.forget_session(session)
+    connection.cancel_pending(lambda one: one.has_session(session) and one is not besides)
+    for tree in list(session.trees.values()):
+        await trees.end_tree(tree)
