@@ -77,7 +77,7 @@ class BodyWriter(Protocol):
     @property
     def md5(self) -> bytes: ...
 
-    async def append(self, data: bytes) -> None:
+    async def append(self, data: bytes | bytearray | memoryview) -> None:
         """Appends bytes, which the caller must not change afterwards."""
         ...
 

@@ -80,7 +80,7 @@ class FileBodyWriter:
         self._expected = length
         self._inline_bytes_max = inline_bytes_max
         self._piece_bytes_max = piece_bytes_max
-        self._buffers: deque[bytes | memoryview] = deque()
+        self._buffers: deque[bytes | bytearray | memoryview] = deque()
         self._buffered = 0
         self._written = 0
         self._segment: WritableSegment | None = None
@@ -112,7 +112,7 @@ class FileBodyWriter:
                 self._under_way.done.result()
         self._reservations.release(abandoned=kind is not None)
 
-    async def append(self, data: bytes) -> None:
+    async def append(self, data: bytes | bytearray | memoryview) -> None:
         self._buffers.append(data)
         self._buffered += len(data)
         if self._buffered >= _FLUSH_BYTES:

@@ -12,6 +12,7 @@ from etagere.model.files import NO_ENTRY, DirectoryNode
 from etagere.opens.caches import CacheGrant
 from etagere.opens.changes import ChangeSignal
 from etagere.opens.deletions import PendingDeletions
+from etagere.opens.gathering import GatheredFiles
 from etagere.opens.handles import Handle, OpenEntry, OpenTree
 from etagere.operations.file.tree import LocatedEntry
 from etagere.rules.caching import CacheBreak, cache_break, handle_cache_break
@@ -29,6 +30,9 @@ _ASKED_TO_CLOSE_MAX = 100
 """The maximum number of handles below a directory whose clients are asked to close them."""
 _CHANGES_PLACE = frozenset({RestAccess.RENAME, RestAccess.DELETE})
 _CHANGES_BYTES = frozenset({RestAccess.WRITE, RestAccess.REPLACE})
+_HOLDS_WRITERS = frozenset({RestAccess.WRITE, RestAccess.REPLACE, RestAccess.RENAME})
+"""While these are in progress, writes to the file wait: what is gathered must apply to the content
+and the place that the file has."""
 
 
 class RestClaim(NamedTuple):
@@ -64,7 +68,14 @@ class _Obstacle(NamedTuple):
 class RestAdmission:
     """The REST operations in progress in a share."""
 
-    def __init__(self, tree: OpenTree, deletions: PendingDeletions, changes: ChangeSignal) -> None:
+    def __init__(
+        self,
+        tree: OpenTree,
+        deletions: PendingDeletions,
+        changes: ChangeSignal,
+        gathered: GatheredFiles,
+    ) -> None:
+        self._gathered = gathered
         self._tree = tree
         self._deletions = deletions
         self._changes = changes
@@ -81,7 +92,8 @@ class RestAdmission:
         return not (self._in_progress or self._pending_opens)
 
     async def admit(self, claims: Sequence[RestClaim], seconds_max: float) -> None:
-        """Registers REST operations as soon as nothing is in their way, or refuses them."""
+        """Registers REST operations as soon as nothing is in their way, or refuses them. Then what
+        was written to their files is in the ledger."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + seconds_max
         while (obstacle := self._first_obstacle(claims)) is not None:
@@ -91,6 +103,21 @@ class RestAdmission:
                 raise Refused(Refusal(obstacle.overdue))
         for claim in claims:
             self._register(claim)
+        if self._gathered:
+            try:
+                for claim in claims:
+                    await self._flush(claim)
+            except BaseException:
+                self.release(claims)
+                raise
+
+    async def _flush(self, claim: RestClaim) -> None:
+        """Stores the gathered writes that an operation has to see."""
+        if claim.access is RestAccess.LIST:
+            await self._gathered.flush_in(claim.located.entry_id)
+        if claim.access is not RestAccess.DELETE:
+            # A file that is deleted needs none, and can be deleted when the disk is full.
+            await self._gathered.flush(claim.located.entry_id)
 
     def _first_obstacle(self, claims: Sequence[RestClaim]) -> _Obstacle | None:
         for claim in claims:
@@ -146,6 +173,8 @@ class RestAdmission:
             self._in_progress.setdefault(located.directory_ids[-1], []).append(RestAccess.CREATE)
             return
         self._in_progress.setdefault(located.entry_id, []).append(access)
+        if access in _HOLDS_WRITERS:
+            self._gathered.hold(located.entry_id)
         if claim.changes_directory:
             count = self._changing_directories.get(located.entry_id, 0)
             self._changing_directories[located.entry_id] = count + 1
@@ -158,6 +187,8 @@ class RestAdmission:
                 key, access = located.directory_ids[-1], RestAccess.CREATE
             else:
                 key = located.entry_id
+                if access in _HOLDS_WRITERS:
+                    self._gathered.end_hold(key)
             in_progress = self._in_progress[key]
             in_progress.remove(access)
             if not in_progress:

@@ -2,20 +2,52 @@
 
 A write is acknowledged when it is in memory. From then on every read of this process sees it, and
 REST operations store it first. `flush` makes it durable. See decision 28.
+
+Byte-range locks are checked by the caller.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Final, Protocol
 
 from etagere.bodies.store import BodyStore
-from etagere.engine.interface import Engine
+from etagere.config import MIB
+from etagere.engine.interface import Engine, Refused
+from etagere.errors import Refusal
+from etagere.model.open_files import ListAllocated, OpenFileRef, ReadOpenFile
 from etagere.model.shares import ShareName
+from etagere.opens.changes import ChangeSignal
+from etagere.opens.extents import Buffer, Extent, part_of
+from etagere.opens.gathering import GatheredFile, Layer
 from etagere.opens.handles import Handle, OpenEntry
 from etagere.opens.share import ShareOpens
+from etagere.opens.storing import store_layer
 from etagere.opens.table import OpenTable
+from etagere.operations.file.writes import (
+    LocatedBytes,
+    find_writable_length,
+    list_allocated,
+    locate_bytes,
+    quota_left,
+)
+from etagere.rules.file_ranges import FILE_BYTES_MAX
+
+logger = logging.getLogger(__name__)
+
+GATHERED_BYTES_MAX: Final = 64 * MIB
+"""What all files of a process gather at most; then writers wait."""
+_WAIT_SECONDS_MAX: Final = 60.0
+"""How long a write waits for room."""
+_ALLOWANCE_BYTES_MAX: Final = 8 * MIB
+_ALLOWANCE_SECONDS: Final = 1.0
+"""How far, and for how long, files grow before the quota is examined again. Near the quota it is
+examined for every write."""
+_COPIED_BYTES: Final = 1 * MIB
+_CLOSE_SECONDS_MAX: Final = 10.0
 
 
 class Memory(Protocol):
@@ -32,18 +64,91 @@ class FileContents:
     """The bytes of the open files of a process."""
 
     def __init__(
-        self, engine: Engine, store: BodyStore, opens: OpenTable, memory: Memory
+        self,
+        engine: Engine,
+        store: BodyStore,
+        opens: OpenTable,
+        memory: Memory,
+        *,
+        bytes_max: int = GATHERED_BYTES_MAX,
     ) -> None:
         self._engine = engine
         self._store = store
         self._opens = opens
         self._memory = memory
+        self._bytes_max = bytes_max
+        self._reserved = 0
+        self._room = ChangeSignal()
+        self._files: set[GatheredFile] = set()
+        """The files with gathered writes."""
 
-    async def read(
-        self, share: ShareOpens, handle: Handle, offset: int, length: int
-    ) -> bytes | bytearray | memoryview:
+    # Reading
+
+    async def read(self, share: ShareOpens, handle: Handle, offset: int, length: int) -> Buffer:
         """Returns bytes of a file, fewer at its end, and none behind it."""
-        raise NotImplementedError
+        entry = handle.entry
+        ref = share.gathered.ref(entry)
+        while True:
+            file = None if entry.snapshot is not None else share.gathered.get(entry.id)
+            if file is None:
+                return await self._read_stored(ref, offset, length)
+            data = await self._read_gathered(file, ref, offset, length)
+            if data is not None:
+                return data
+
+    async def _read_stored(self, ref: OpenFileRef, offset: int, length: int) -> bytes:
+        with self._store.open_reader() as reader:
+            found = await self._locate(ref, offset, length)
+            reader.limit_to(found.plan)
+            return await reader.read(found.plan)
+
+    async def _read_gathered(
+        self, file: GatheredFile, ref: OpenFileRef, offset: int, length: int
+    ) -> Buffer | None:
+        """Returns bytes of a file with gathered writes; None if it was stored meanwhile, so that
+        the ledger has to be read again."""
+        end = min(offset + length, file.length)
+        if end <= offset:
+            return b""
+        extents = file.extents(offset, end)
+        if _covers(extents, offset, end):
+            return _overlaid(b"", extents, offset, end)
+        with self._store.open_reader() as reader:
+            stores = file.stores
+            found = await self._locate(ref, offset, end - offset)
+            if file.stores != stores:
+                return None
+            # Together with what the ledger had, this is the state at one moment.
+            end = min(offset + length, file.length)
+            extents = file.extents(offset, end)
+            reader.limit_to(found.plan)
+            stored = await reader.read(found.plan)
+        return _overlaid(stored, extents, offset, end)
+
+    async def _locate(self, ref: OpenFileRef, offset: int, length: int) -> LocatedBytes:
+        command = ReadOpenFile(ref, offset, length)
+        found = await self._engine.read(locate_bytes, command)
+        if found is None:
+            command = ReadOpenFile(ref, offset, length, brief=False)
+            found = await self._engine.read_in_thread(locate_bytes, command)
+        assert found is not None, "a lookup that may take long returned nothing"
+        return found
+
+    async def allocated_ranges(
+        self, share: ShareOpens, handle: Handle, start: int, end: int, limit: int
+    ) -> list[tuple[int, int]]:
+        """Returns the ranges that were written, at most one more than the limit."""
+        entry = handle.entry
+        await self.flush(share, entry)
+        command = ListAllocated(share.gathered.ref(entry), start, end, limit)
+        return await self._engine.read_in_thread(list_allocated, command)
+
+    def length(self, share: ShareOpens, entry: OpenEntry) -> int | None:
+        """Returns the length of a file with its gathered writes; None: as in the ledger."""
+        file = None if entry.snapshot is not None else share.gathered.get(entry.id)
+        return None if file is None else file.length
+
+    # Writing
 
     async def write(
         self,
@@ -56,44 +161,236 @@ class FileContents:
         preserve_written: bool = False,
     ) -> None:
         """Writes bytes; the file grows if they reach beyond its end. The caller must not change the
-        memory of `data` afterwards. `through`: returns when they are durable. `preserve_written`:
-        the last write time stays as it is, because the client has set it."""
-        raise NotImplementedError
+        memory of `data` afterwards.
+
+        `through`: returns when they are durable. `preserve_written`: the last write time stays as
+        it is, because the client has set it.
+        """
+        count = len(data)
+        if count:
+            file = await self._writable(share, handle.entry, offset + count, count)
+            file.write(offset, data, preserve_written=preserve_written)
+        if through:
+            await self.flush(share, handle.entry)
 
     async def resize(self, share: ShareOpens, handle: Handle, length: int) -> None:
-        """Sets the length of a file."""
-        raise NotImplementedError
+        """Sets the length of a file. What is added is zeros."""
+        file = await self._writable(share, handle.entry, length)
+        if length != file.length:
+            file.resize(length)
+        elif file.is_empty:
+            share.gathered.remove(file)
 
     async def clear(self, share: ShareOpens, handle: Handle, start: int, end: int) -> None:
         """Replaces bytes by zeros, within the length of the file."""
-        raise NotImplementedError
+        file = await self._writable(share, handle.entry, 0)
+        end = min(end, file.length)
+        if start < end:
+            file.clear(start, end)
+        elif file.is_empty:
+            share.gathered.remove(file)
 
-    async def allocated_ranges(
-        self, share: ShareOpens, handle: Handle, start: int, end: int, limit: int
-    ) -> list[tuple[int, int]]:
-        """Returns the ranges that were written, at most one more than the limit."""
-        raise NotImplementedError
+    async def copy(
+        self,
+        share: ShareOpens,
+        source: Handle,
+        offset: int,
+        destination: Handle,
+        destination_offset: int,
+        length: int,
+    ) -> int:
+        """Copies bytes between files of a share. Returns how many: fewer at the end of the
+        source."""
+        copied = 0
+        while copied < length:
+            count = min(_COPIED_BYTES, length - copied)
+            data = await self.read(share, source, offset + copied, count)
+            if not data:
+                break
+            kept = bytes(data) if isinstance(data, bytearray) else data
+            await self.write(share, destination, destination_offset + copied, kept)
+            copied += len(data)
+        return copied
+
+    async def _writable(
+        self, share: ShareOpens, entry: OpenEntry, end: int, count: int = 0
+    ) -> GatheredFile:
+        """Returns the file as soon as it accepts a change, with memory reserved for `count` bytes.
+        `end` is the length that the file gets at least. The caller changes it at once."""
+        if end > FILE_BYTES_MAX:
+            raise Refused(Refusal("ShareSizeLimitReached"))
+        try:
+            return await self._wait_until_writable(share, entry, end, count)
+        except BaseException:
+            file = share.gathered.get(entry.id)
+            if file is not None and file.is_empty:
+                share.gathered.remove(file)
+            raise
+
+    async def _wait_until_writable(
+        self, share: ShareOpens, entry: OpenEntry, end: int, count: int
+    ) -> GatheredFile:
+        gathered, ref = share.gathered, share.gathered.ref(entry)
+        loop = asyncio.get_running_loop()
+        gives_up_at = loop.time() + _WAIT_SECONDS_MAX
+        # Whatever is awaited, everything is examined again afterwards.
+        while True:
+            if share.is_gone:
+                raise Refused(Refusal("ShareBeingDeleted"))
+            if gathered.is_held(entry.id):
+                await _wait(share.changes, gives_up_at)
+                continue
+            file = gathered.get(entry.id)
+            if file is None:
+                await self._begin(share, entry, ref)
+                continue
+            if file.fault is not None:
+                raise file.fault
+            if file.is_full:
+                await _wait(share.changes, gives_up_at)
+                continue
+            growth = end - file.length
+            if growth > 0 and not self._take_allowance(share, growth):
+                await self._examine_quota(share, ref, growth)
+                continue
+            if count and not self._reserve(count):
+                # Returned, because it is examined again.
+                gathered.allowance += max(growth, 0)
+                self._store_largest()
+                await _wait(self._room, gives_up_at)
+                continue
+            return file
+
+    async def _begin(self, share: ShareOpens, entry: OpenEntry, ref: OpenFileRef) -> None:
+        """Begins to gather the changes of a file."""
+        gathered = share.gathered
+        holds_ended = gathered.holds_ended
+        length = await self._engine.read(find_writable_length, ref)
+        is_current = holds_ended == gathered.holds_ended and not gathered.is_held(entry.id)
+        if is_current and gathered.get(entry.id) is None and not share.is_gone:
+            file = GatheredFile(gathered, entry, length, self)
+            self._files.add(file)
+            gathered.add(file)
+
+    def _take_allowance(self, share: ShareOpens, growth: int) -> bool:
+        gathered = share.gathered
+        now = asyncio.get_running_loop().time()
+        if growth > gathered.allowance or now > gathered.allowed_until:
+            return False
+        gathered.allowance -= growth
+        return True
+
+    async def _examine_quota(self, share: ShareOpens, ref: OpenFileRef, growth: int) -> None:
+        """Allows files to grow, or refuses it if the quota would be exceeded."""
+        gathered = share.gathered
+        while True:
+            left = await self._engine.read(quota_left, ref) - gathered.growth
+            if growth <= left:
+                break
+            storing = gathered.being_stored
+            if not storing:
+                raise Refused(Refusal("ShareSizeLimitReached"))
+            # What has just been stored may have been counted twice.
+            await asyncio.wait([file.store_soon() for file in storing])
+        gathered.allowance = max(growth, min(left // 8, _ALLOWANCE_BYTES_MAX))
+        gathered.allowed_until = asyncio.get_running_loop().time() + _ALLOWANCE_SECONDS
+
+    # Memory
+
+    def _reserve(self, count: int) -> bool:
+        if self._reserved and self._reserved + count > self._bytes_max:
+            return False
+        if not self._memory.reserve(count):
+            return False
+        self._reserved += count
+        return True
+
+    def _store_largest(self) -> None:
+        """Begins to store the file that takes the most memory, so that there is room."""
+        waiting = [file for file in self._files if not file.is_being_stored and file.reserved]
+        if waiting:
+            max(waiting, key=lambda file: file.reserved).store_soon()
+
+    # Storing
 
     async def flush(self, share: ShareOpens, entry: OpenEntry) -> None:
-        """Makes everything durable that was written to a file. Raises `Fault`; the bytes are kept
-        then, and stored as soon as possible."""
-        raise NotImplementedError
+        """Makes everything durable that was written to a file. Raises `Fault` or `Unknown` if that
+        fails; the bytes are kept then, and stored as soon as possible."""
+        if entry.snapshot is None:
+            await share.gathered.flush(entry.id)
 
     async def flush_share(self, name: ShareName) -> None:
         """Makes everything durable that was written to the files of a share."""
-        raise NotImplementedError
+        await self._opens.flush_share(name)
 
     @asynccontextmanager
     async def stored(self, share: ShareOpens, entry: OpenEntry) -> AsyncIterator[None]:
-        """Flushes a file, and lets writers wait until the context ends: for a transaction that
-        changes the content, the name or the times of an open file."""
-        raise NotImplementedError
-        yield
+        """Flushes a file, and lets its writers wait until the context ends: for a transaction that
+        changes the content, the length or the place of an open file directly."""
+        share.gathered.hold(entry.id)
+        try:
+            await share.gathered.flush(entry.id)
+            yield
+        finally:
+            share.gathered.end_hold(entry.id)
 
-    def length(self, share: ShareOpens, entry: OpenEntry) -> int | None:
-        """Returns the length of a file with its gathered writes; None: as in the ledger."""
-        raise NotImplementedError
+    async def store(self, file: GatheredFile, layer: Layer) -> bool:
+        """Stores a layer; as in `Storage`."""
+        return await store_layer(self._engine, self._store, file.ref, layer)
+
+    def ended(self, layer: Layer) -> None:
+        """Releases the memory of a layer; as in `Storage`."""
+        self._memory.release(layer.reserved)
+        self._reserved -= layer.reserved
+        self._room.notify()
+
+    def forget(self, file: GatheredFile) -> None:
+        """Forgets a file, and its share if nobody uses it; as in `Storage`."""
+        self._files.discard(file)
+        self._opens.forget_if_idle(file.share)
 
     async def close(self) -> None:
         """Stores everything before the process ends."""
-        raise NotImplementedError
+        files = list(self._files)
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS_MAX):
+                await asyncio.gather(*(file.flush() for file in files), return_exceptions=True)
+        except TimeoutError:
+            pass
+        for file in files:
+            if not file.is_empty:
+                logger.error("writes to %s are lost: %s", file.entry.path, file.fault)
+
+
+async def _wait(signal: ChangeSignal, gives_up_at: float) -> None:
+    seconds = gives_up_at - asyncio.get_running_loop().time()
+    done, _ = await asyncio.wait((signal.next(),), timeout=max(seconds, 0))
+    if not done:
+        raise Refused(Refusal("ServerBusy"))
+
+
+def _covers(extents: Iterable[Extent], start: int, end: int) -> bool:
+    """Returns whether the extents of one layer, or of both, leave no gap."""
+    at = start
+    for extent in sorted(extents, key=lambda one: one.start):
+        if extent.start > at:
+            return False
+        at = max(at, extent.end)
+    return at >= end
+
+
+def _overlaid(stored: bytes, extents: list[Extent], start: int, end: int) -> Buffer:
+    """Returns the bytes of a range: those of the ledger with the extents over them."""
+    length = end - start
+    if not extents and len(stored) == length:
+        return stored
+    if len(extents) == 1 and extents[0].start <= start and end <= extents[0].end:
+        data = part_of(extents[0], start, end)
+        return bytes(length) if data is None else data
+    result = bytearray(length)
+    result[: len(stored)] = stored[:length]
+    for extent in extents:
+        first, last = max(extent.start, start), min(extent.end, end)
+        data = part_of(extent, first, last)
+        result[first - start : last - start] = bytes(last - first) if data is None else data
+    return result

@@ -19,6 +19,7 @@ from etagere.opens.admission import RestAdmission
 from etagere.opens.caches import CacheGrant
 from etagere.opens.changes import ChangeSignal
 from etagere.opens.deletions import EntryDeleter, PendingDeletions
+from etagere.opens.gathering import GatheredFiles
 from etagere.opens.handles import Handle, HandlePage, OpenEntry, OpenTree, Session
 from etagere.operations.file.tree import LocatedEntry
 from etagere.rules.opens import (
@@ -66,8 +67,9 @@ class ShareOpens:
         """Whether the share was deleted."""
         self.current = OpenTree()
         self.changes = ChangeSignal()
+        self.gathered = GatheredFiles(name, share_id, self.changes.notify)
         self.deletions = PendingDeletions(name, delete, self.changes)
-        self.rest = RestAdmission(self.current, self.deletions, self.changes)
+        self.rest = RestAdmission(self.current, self.deletions, self.changes, self.gathered)
         self._snapshots: dict[int, OpenTree] = {}
         self._supply = supply
 
@@ -75,7 +77,11 @@ class ShareOpens:
     def is_idle(self) -> bool:
         """Whether nobody uses this object, so that the share need not be tracked."""
         return self.rest.is_idle and not (
-            self.clients or self.current.handles or self._snapshots or self.deletions
+            self.clients
+            or self.current.handles
+            or self._snapshots
+            or self.deletions
+            or self.gathered
         )
 
     # Opens
@@ -176,6 +182,7 @@ class ShareOpens:
         self.deletions.clear_all()
         for tree in (self.current, *self._snapshots.values()):
             self._drop_handles(tree)
+        self.gathered.drop()
         self.changes.notify()
 
     def drop_snapshot(self, snapshot: int) -> None:

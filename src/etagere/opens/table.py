@@ -12,6 +12,7 @@ leads to another entry by then. The operation then starts again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
@@ -19,7 +20,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from etagere.clock import TICKS_PER_MILLISECOND
-from etagere.engine.interface import Engine, ReadTxn, Refused
+from etagere.engine.interface import Engine, Fault, ReadTxn, Refused, Unknown
 from etagere.errors import Refusal
 from etagere.model.files import DeleteEntry, EntryPath
 from etagere.model.shares import ShareName, ShareRef
@@ -169,6 +170,40 @@ class OpenTable:
         except Refused:
             return None
 
+    async def rest_in_share(
+        self,
+        name: ShareName,
+        run: Callable[[], Awaitable[T]],
+        *,
+        holds_writers: bool = False,
+        deletes: bool = False,
+    ) -> T:
+        """Runs a REST operation on a share, which sees everything that was written to its files.
+
+        `holds_writers`: nothing more is written until it has ended, so that it sees the files as
+        they all were at one moment. `deletes`: the same, but it runs even if something cannot be
+        stored, because the disk is full.
+        """
+        share = self._shares.get(name.key)
+        if share is None:
+            return await self._run_untracked(name.key, run())
+        if not (holds_writers or deletes):
+            await share.gathered.flush_all()
+            return await run()
+        share.gathered.hold(None)
+        try:
+            with contextlib.suppress(*((Fault, Unknown) if deletes else ())):
+                await share.gathered.flush_all()
+            return await run()
+        finally:
+            share.gathered.end_hold(None)
+
+    async def flush_share(self, name: ShareName) -> None:
+        """Makes everything durable that was written to the files of a share."""
+        share = self._shares.get(name.key)
+        if share is not None:
+            await share.gathered.flush_all()
+
     def _release(self, share: ShareOpens, claims: Sequence[RestClaim]) -> None:
         share.rest.release(claims)
         self._forget_if_idle(share)
@@ -235,6 +270,12 @@ class OpenTable:
             share.drop()
         share = self._shares[name.key] = ShareOpens(name, share_id, self._supply, self._delete)
         return share
+
+    def forget_if_idle(self, name: ShareName) -> None:
+        """Stops tracking a share that nobody uses."""
+        share = self._shares.get(name.key)
+        if share is not None:
+            self._forget_if_idle(share)
 
     def _forget_if_idle(self, share: ShareOpens) -> None:
         key = share.name.key

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+FILE_BYTES_MAX: Final = 4 << 40
 CLEAR_ALIGNMENT_BYTES: Final = 512
 
 

@@ -273,11 +273,14 @@ def usage(txn: ReadTxn | WriteTxn, share_id: bytes) -> int:
     return sum(part.length for _, part in rows)
 
 
-def change_usage(txn: WriteTxn, found: Share, entry_id: int, added: int) -> None:
-    """Counts bytes that a file gains or loses, and refuses what exceeds the quota."""
+def change_usage(
+    txn: WriteTxn, found: Share, entry_id: int, added: int, *, enforce: bool = True
+) -> None:
+    """Counts bytes that a file gains or loses, and refuses what exceeds the quota, unless that was
+    checked before (`enforce`)."""
     if not added:
         return
-    if added > 0 and usage(txn, found.id) + added > found.settings.quota_gib << 30:
+    if enforce and added > 0 and usage(txn, found.id) + added > found.settings.quota_gib << 30:
         raise Refused(Refusal("ShareSizeLimitReached"))
     key = (found.id, entry_id % USAGE_PARTS)
     part = txn.get(SHARE_USAGE, key, EXCLUSIVE)

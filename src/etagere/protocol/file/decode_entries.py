@@ -25,9 +25,9 @@ from etagere.protocol.rest.metadata import read_metadata
 from etagere.protocol.rest.requests import integer_header, invalid_header, required_header
 from etagere.rules.dates import parse_instant
 from etagere.rules.file_attributes import FileAttributes, parse_attributes
+from etagere.rules.file_ranges import FILE_BYTES_MAX
 from etagere.rules.posix import is_id, parse_mode
 
-FILE_BYTES_MAX: Final = 4 << 40
 _FILETIME_YEAR_MIN: Final = 1601
 """The first year that Windows can represent as the time of a file."""
 

@@ -29,7 +29,6 @@ from etagere.model.sources import SourceBlob
 from etagere.operations.file import copies, pending_copies, ranges
 from etagere.operations.sources import PIECES_GONE
 from etagere.protocol.file import access, decode, decode_copies, decode_ranges, inheritance
-from etagere.protocol.file.decode_entries import FILE_BYTES_MAX
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.file.encode import ENCRYPTED
 from etagere.protocol.file.handlers.ranges import range_headers
@@ -43,6 +42,7 @@ from etagere.protocol.sources import requests
 from etagere.protocol.sources.opening import COPY, COPY_OF_BYTES, UPLOAD, Source
 from etagere.protocol.sources.receiving import ReceivedSource, copied_source, shared_source
 from etagere.protocol.sources.remote import RemoteSource, too_large
+from etagere.rules.file_ranges import FILE_BYTES_MAX
 from etagere.rules.leases import format_lease_id
 from etagere.rules.opens import RestAccess
 

@@ -8,7 +8,6 @@ from etagere.bodies.store import BodyReader
 from etagere.model.files import EntryPath
 from etagere.operations.file import ranges
 from etagere.protocol.file import decode, decode_ranges, encode
-from etagere.protocol.file.decode_entries import FILE_BYTES_MAX
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.http.messages import Response
 from etagere.protocol.http.ranges import Range
@@ -17,6 +16,7 @@ from etagere.protocol.rest.downloads import FoundBytes, StoredMd5
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.requests import header_overrides
 from etagere.protocol.rest.responses import Headers
+from etagere.rules.file_ranges import FILE_BYTES_MAX
 from etagere.rules.opens import RestAccess
 
 

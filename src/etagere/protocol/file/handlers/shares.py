@@ -60,7 +60,9 @@ async def get_share_acl(exchange: Exchange, deps: FileDependencies) -> Response:
 
 async def get_share_stats(exchange: Exchange, deps: FileDependencies) -> Response:
     command = GetShare(ShareRef(_share_to_change(exchange)), leases.lease_id(exchange))
-    shown = await deps.engine.read(shares.get_share_statistics, command)
+    shown = await deps.opens.rest_in_share(
+        command.ref.share, lambda: deps.engine.read(shares.get_share_statistics, command)
+    )
     return Response(200, [XML], encode_shares.share_stats(shown.usage_bytes))
 
 
@@ -115,14 +117,23 @@ async def delete_share(exchange: Exchange, deps: FileDependencies) -> Response:
         decode_shares.delete_snapshots(exchange),
         leases.lease_id(exchange),
     )
-    if await deps.engine.write(shares.delete_share, command):
-        deps.opens.drop(command.ref)
+
+    async def delete() -> None:
+        if await deps.engine.write(shares.delete_share, command):
+            deps.opens.drop(command.ref)
+
+    # A deleted share can be restored, with everything that was written to its files.
+    await deps.opens.rest_in_share(command.ref.share, delete, deletes=True)
     return Response(202)
 
 
 async def snapshot_share(exchange: Exchange, deps: FileDependencies) -> Response:
     command = SnapshotShare(_share_to_change(exchange), read_metadata(exchange))
-    taken = await deps.engine.write(shares.snapshot_share, command)
+    taken = await deps.opens.rest_in_share(
+        command.share,
+        lambda: deps.engine.write(shares.snapshot_share, command),
+        holds_writers=True,
+    )
     assert taken.snapshot is not None
     headers = stamp_headers(taken.share.stamp)
     headers.append((b"x-ms-snapshot", format_instant(taken.snapshot).encode()))

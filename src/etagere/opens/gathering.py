@@ -1,0 +1,417 @@
+"""Gathered writes: what was written to open files and is not in the ledger yet.
+
+A file has two layers: one that writes are added to, and one that is being stored. A layer is stored
+by one transaction, so that the ledger always has a state that the file had: everything up to some
+write, and nothing after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from etagere.config import MIB
+from etagere.engine.interface import Fault, FaultReason, Unknown
+from etagere.model.open_files import OpenFileRef
+from etagere.model.shares import ShareName
+from etagere.opens.extents import Extent, Extents
+
+if TYPE_CHECKING:
+    from etagere.opens.handles import OpenEntry
+
+logger = logging.getLogger(__name__)
+
+STORED_BYTES_MIN: Final = 4 * MIB
+"""A file that has gathered this much is stored at once."""
+GATHERED_BYTES_MAX: Final = 32 * MIB
+"""What a file gathers at most while it is being stored; then its writers wait."""
+EXTENTS_MAX: Final = 256
+"""The maximum number of extents that are stored at once: each takes the writer about 0.1 ms."""
+IDLE_SECONDS: Final = 1.0
+"""A file is stored when nothing was written to it for this long,"""
+AGE_SECONDS_MAX: Final = 5.0
+"""or when its oldest write has waited for this long."""
+RETRY_SECONDS: Final = 1.0
+RETRY_SECONDS_MAX: Final = 30.0
+
+
+class Layer:
+    """Changes of a file that are stored together."""
+
+    __slots__ = ("extents", "is_resized", "last", "length", "preserve_written", "reserved")
+
+    def __init__(self, length: int) -> None:
+        self.extents = Extents()
+        self.length = length
+        """That of the file with these changes."""
+        self.is_resized = False
+        """Whether the length was set. Otherwise the file only grows as far as it was written."""
+        self.preserve_written = True
+        """Whether the last write time stays as it is."""
+        self.last = 0
+        """The number of the last change."""
+        self.reserved = 0
+        """The memory that was reserved for the bytes, including those that were replaced."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.last
+
+
+class Storage(Protocol):
+    """Stores the layers of files."""
+
+    async def store(self, file: GatheredFile, layer: Layer) -> bool:
+        """Stores a layer; returns False if the file is gone. Raises `Fault` or `Unknown`."""
+        ...
+
+    def ended(self, layer: Layer) -> None:
+        """Called when a layer is stored or dropped: its memory is free."""
+        ...
+
+    def forget(self, file: GatheredFile) -> None:
+        """Called when nothing is gathered for a file any more."""
+        ...
+
+
+class GatheredFile:
+    """A file that was written to since it was last stored."""
+
+    def __init__(
+        self, files: GatheredFiles, entry: OpenEntry, stored_length: int, storage: Storage
+    ) -> None:
+        self.entry = entry
+        self.stores = 0
+        """How often a layer was stored. Readers compare it."""
+        self.fault: Fault | Unknown | None = None
+        """Why the last attempt failed. Meanwhile nothing more is accepted."""
+        self._files = files
+        self._storage = storage
+        self._stored_length = stored_length
+        self._gathering = Layer(stored_length)
+        self._storing: Layer | None = None
+        self._attempt: asyncio.Task[Fault | Unknown | None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._last = self._last_stored = 0
+        self._first_at = self._last_at = 0.0
+        self._failures = 0
+
+    # State
+
+    @property
+    def ref(self) -> OpenFileRef:
+        """The file as operations know it. It may have been renamed since it was opened."""
+        return self._files.ref(self.entry)
+
+    @property
+    def share(self) -> ShareName:
+        return self._files.share
+
+    @property
+    def length(self) -> int:
+        return self._gathering.length
+
+    @property
+    def growth(self) -> int:
+        """How much longer the file is than in the ledger; negative if it is shorter."""
+        return self._gathering.length - self._stored_length
+
+    @property
+    def is_empty(self) -> bool:
+        return self._last == self._last_stored
+
+    @property
+    def is_being_stored(self) -> bool:
+        return self._attempt is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether writers have to wait until the file is stored."""
+        if self._storing is None:
+            return False
+        gathering = self._gathering
+        room = GATHERED_BYTES_MAX - self._storing.reserved
+        return gathering.reserved >= room or len(gathering.extents) >= EXTENTS_MAX
+
+    @property
+    def reserved(self) -> int:
+        storing = 0 if self._storing is None else self._storing.reserved
+        return self._gathering.reserved + storing
+
+    def extents(self, start: int, end: int) -> list[Extent]:
+        """Returns what was written to a range; later extents replace earlier ones."""
+        newer = self._gathering.extents.between(start, end)
+        if self._storing is None:
+            return newer
+        return self._storing.extents.between(start, end) + newer
+
+    # Changes
+
+    def write(
+        self, offset: int, data: bytes | memoryview, *, preserve_written: bool = False
+    ) -> None:
+        """Accepts bytes, for which the caller has reserved memory."""
+        layer = self._begin_change(preserve_written=preserve_written)
+        layer.extents.write(offset, data)
+        layer.reserved += len(data)
+        layer.length = max(layer.length, offset + len(data))
+        self._end_change()
+
+    def clear(self, start: int, end: int) -> None:
+        """Replaces bytes by zeros, within the length of the file."""
+        layer = self._begin_change()
+        layer.extents.clear(start, end)
+        self._end_change()
+
+    def resize(self, length: int) -> None:
+        layer = self._begin_change()
+        before = layer.length
+        if length < before:
+            layer.extents.forget(length)
+            # Older layers and the ledger may have bytes there, which must not return when the
+            # file grows again.
+            layer.extents.clear(length, before)
+        layer.length, layer.is_resized = length, True
+        self._end_change()
+
+    def _begin_change(self, *, preserve_written: bool = False) -> Layer:
+        layer = self._gathering
+        now = asyncio.get_running_loop().time()
+        if layer.is_empty:
+            self._first_at = now
+        self._last_at = now
+        self._last += 1
+        layer.last = self._last
+        layer.preserve_written &= preserve_written
+        return layer
+
+    def _end_change(self) -> None:
+        if self._attempt is None and self._is_due:
+            self.store_soon()
+        elif self._timer is None:
+            self._set_timer(IDLE_SECONDS)
+
+    @property
+    def _is_due(self) -> bool:
+        layer = self._gathering
+        return layer.reserved >= STORED_BYTES_MIN or len(layer.extents) >= EXTENTS_MAX
+
+    # Storing
+
+    async def flush(self) -> None:
+        """Stores all changes so far; raises the fault if that fails."""
+        wanted = self._last
+        while self._last_stored < wanted:
+            attempt = self.store_soon()
+            await asyncio.wait((attempt,))
+            fault = attempt.result()
+            if fault is not None:
+                raise fault
+
+    def store_soon(self) -> asyncio.Task[Fault | Unknown | None]:
+        """Begins to store the changes, unless an attempt is under way. Returns the attempt."""
+        if self._attempt is None:
+            self._attempt = asyncio.get_running_loop().create_task(self._try_to_store())
+        return self._attempt
+
+    async def _try_to_store(self) -> Fault | Unknown | None:
+        self._cancel_timer()
+        if self.is_empty:
+            self._attempt = None
+            return None
+        if self._storing is None:
+            self._storing, self._gathering = self._gathering, Layer(self._gathering.length)
+        layer = self._storing
+        is_there, fault = True, None
+        try:
+            is_there = await self._storage.store(self, layer)
+        except (Fault, Unknown) as error:
+            fault = error
+        except Exception as error:
+            logger.exception("%s could not be stored", self.entry.path)
+            fault = Fault(FaultReason.FAILED, str(error))
+        finally:
+            self._attempt = None
+        if self._last_stored >= layer.last:
+            # The file was dropped meanwhile.
+            return None
+        if fault is not None:
+            self._fail(fault)
+            return fault
+        if not is_there:
+            logger.info("%s was deleted with unstored writes", self.entry.path)
+            self.drop()
+            return None
+        self._succeed(layer)
+        return None
+
+    def _succeed(self, layer: Layer) -> None:
+        self._storing, self.fault, self._failures = None, None, 0
+        self._last_stored, self._stored_length = layer.last, layer.length
+        self.stores += 1
+        self._storage.ended(layer)
+        self._files.notify()
+        if self.is_empty:
+            self._files.remove(self)
+        elif self._is_due:
+            self.store_soon()
+        else:
+            self._set_timer(IDLE_SECONDS)
+
+    def _fail(self, fault: Fault | Unknown) -> None:
+        if self.fault is None:
+            logger.warning("%s could not be stored, and is kept: %s", self.entry.path, fault)
+        self.fault = fault
+        self._failures += 1
+        # Those who wait for room are refused.
+        self._files.notify()
+        self._set_timer(min(RETRY_SECONDS * 2 ** (self._failures - 1), RETRY_SECONDS_MAX))
+
+    def drop(self) -> None:
+        """Forgets all changes, because the file is gone."""
+        self._cancel_timer()
+        layers, self._storing = (self._storing, self._gathering), None
+        self._gathering = Layer(self._stored_length)
+        self._last_stored = self._last
+        self.fault = None
+        self.stores += 1
+        for layer in layers:
+            if layer is not None:
+                self._storage.ended(layer)
+        self._files.remove(self)
+
+    def end(self) -> None:
+        """Called when the file is removed from those with gathered writes."""
+        self._cancel_timer()
+        self._storage.forget(self)
+
+    # Timer
+
+    def _set_timer(self, seconds: float) -> None:
+        self._cancel_timer()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        """Stores the file if it is time, or looks again later."""
+        self._timer = None
+        if self.is_empty or self._attempt is not None:
+            return
+        now = asyncio.get_running_loop().time()
+        due = min(self._last_at + IDLE_SECONDS, self._first_at + AGE_SECONDS_MAX)
+        if self._storing is not None or now >= due:
+            self.store_soon()
+        else:
+            self._set_timer(due - now)
+
+
+class GatheredFiles:
+    """The files of a share with gathered writes, and the holds that keep writers waiting.
+
+    A transaction that changes the content, the length or the place of a file directly holds its
+    writers: what is gathered must apply to the state that the ledger has.
+    """
+
+    def __init__(self, share: ShareName, share_id: bytes, notify: Callable[[], None]) -> None:
+        """`notify` wakes those who wait for the end of a hold, or for room."""
+        self.share = share
+        self.notify = notify
+        self._share_id = share_id
+        self.holds_ended = 0
+        """How many holds have ended: the length of a file that was read before may have changed."""
+        self.allowance = 0
+        """By how much files may still grow before the quota is examined again,"""
+        self.allowed_until = 0.0
+        """and until when."""
+        self._files: dict[int, GatheredFile] = {}
+        self._held: dict[int, int] = {}
+        self._all_held = 0
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def ref(self, entry: OpenEntry) -> OpenFileRef:
+        name = entry.path.rpartition("/")[2]
+        ids = entry.parent_id, name, entry.id
+        return OpenFileRef(self.share, self._share_id, *ids, entry.snapshot)
+
+    def get(self, entry_id: int) -> GatheredFile | None:
+        return self._files.get(entry_id)
+
+    def add(self, file: GatheredFile) -> None:
+        self._files[file.entry.id] = file
+
+    def remove(self, file: GatheredFile) -> None:
+        """Forgets a file without changes."""
+        if self._files.get(file.entry.id) is file:
+            del self._files[file.entry.id]
+            file.end()
+            self.notify()
+
+    @property
+    def growth(self) -> int:
+        """How much longer the files are than in the ledger."""
+        return sum(file.growth for file in self._files.values())
+
+    @property
+    def being_stored(self) -> list[GatheredFile]:
+        return [file for file in self._files.values() if file.is_being_stored]
+
+    # Holds
+
+    def is_held(self, entry_id: int) -> bool:
+        return bool(self._all_held) or entry_id in self._held
+
+    def hold(self, entry_id: int | None) -> None:
+        """Keeps the writers of a file, or (None) of all, waiting until `end_hold`."""
+        if entry_id is None:
+            self._all_held += 1
+        else:
+            self._held[entry_id] = self._held.get(entry_id, 0) + 1
+
+    def end_hold(self, entry_id: int | None) -> None:
+        if entry_id is None:
+            self._all_held -= 1
+        elif self._held[entry_id] > 1:
+            self._held[entry_id] -= 1
+        else:
+            del self._held[entry_id]
+        self.holds_ended += 1
+        self.notify()
+
+    # Flushing
+
+    async def flush(self, entry_id: int) -> None:
+        file = self._files.get(entry_id)
+        if file is not None:
+            await self._flush((file,))
+
+    async def flush_in(self, directory_id: int) -> None:
+        """Flushes the files in a directory, not those further down."""
+        if self._files:
+            files = self._files.values()
+            await self._flush([one for one in files if one.entry.parent_id == directory_id])
+
+    async def flush_all(self) -> None:
+        await self._flush(list(self._files.values()))
+
+    async def _flush(self, files: Sequence[GatheredFile]) -> None:
+        flushes = (file.flush() for file in files)
+        for failure in await asyncio.gather(*flushes, return_exceptions=True):
+            if failure is not None:
+                raise failure
+        for file in files:
+            if file.is_empty:
+                # A writer that waits must examine the length again.
+                self.remove(file)
+
+    def drop(self) -> None:
+        """Forgets everything, because the share was deleted."""
+        for file in list(self._files.values()):
+            file.drop()
