@@ -17,7 +17,7 @@ from etagere.protocol.smb.create_contexts import lease_state, parse_lease_state
 from etagere.protocol.smb.requests import Reply, Request
 from etagere.protocol.smb.state import Session
 from etagere.protocol.smb.status import SmbError
-from etagere.rules.opens import Caching
+from etagere.rules.caching import Caching
 
 OPLOCK_NONE: Final = 0x00
 OPLOCK_LEVEL_II: Final = 0x01

@@ -59,9 +59,9 @@ from etagere.protocol.smb.pipes import open_pipe
 from etagere.protocol.smb.requests import Reply, Request
 from etagere.protocol.smb.state import Open
 from etagere.protocol.smb.status import SmbError
+from etagere.rules.caching import Caching
 from etagere.rules.file_attributes import FileAttributes
 from etagere.rules.file_permissions import SYSTEM, check_permission
-from etagere.rules.opens import Caching
 from etagere.rules.security_descriptors import (
     DESCRIPTOR_BYTES_MAX,
     InvalidDescriptorError,
