@@ -191,6 +191,10 @@ async def create(request: Request) -> Reply:
         open_request = open_request._replace(permission=permission)
     opened, rights = await _open(request, client, asked, open_request, rights)
     handle = opened.handle
+    if request.tree.client is not client:
+        # The tree was disconnected meanwhile.
+        await client.close(handle)
+        raise SmbError(NtStatus.NETWORK_NAME_DELETED)
     request.add_open(Open(handle.id, request.tree, rights, asked.options, handle))
     notifier.start(handle.id)
     information = network_open(opened.entry, contexts.allocation)
