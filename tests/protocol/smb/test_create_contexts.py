@@ -17,7 +17,7 @@ from etagere.protocol.smb.create_contexts import (
     parse_contexts,
 )
 from etagere.protocol.smb.status import SmbError
-from etagere.rules.opens import Caching
+from etagere.rules.caching import Caching
 
 R, W, H = Caching.READ, Caching.WRITE, Caching.HANDLE
 KEY = bytes(range(16))

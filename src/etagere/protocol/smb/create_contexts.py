@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from etagere.nt_status import NtStatus
 from etagere.protocol.smb.status import SmbError
-from etagere.rules.opens import Caching
+from etagere.rules.caching import Caching
 
 LEASE_KEY_BYTES: Final = 16
 

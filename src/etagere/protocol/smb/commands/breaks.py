@@ -15,9 +15,8 @@ from etagere.nt_status import NtStatus
 from etagere.opens.caches import CacheGrant
 from etagere.protocol.smb.create_contexts import lease_state, parse_lease_state
 from etagere.protocol.smb.requests import Reply, Request
-from etagere.protocol.smb.state import Session
 from etagere.protocol.smb.status import SmbError
-from etagere.rules.opens import Caching
+from etagere.rules.caching import Caching
 
 OPLOCK_NONE: Final = 0x00
 OPLOCK_LEVEL_II: Final = 0x01
@@ -144,29 +143,21 @@ def _acknowledge_oplock(request: Request) -> Reply:
         raise SmbError(NtStatus.INVALID_PARAMETER)
     if grant is None or grant.lease_key is not None:
         raise SmbError(NtStatus.INVALID_OPLOCK_PROTOCOL)
-    if not grant.acknowledge(caching_of_oplock(level)):
-        raise SmbError(NtStatus.INVALID_OPLOCK_PROTOCOL)
+    error = grant.acknowledge(caching_of_oplock(level))
+    if error is not None:
+        raise SmbError(error)
     return Reply(pack_oplock_break(level, opened.id))
 
 
 def _acknowledge_lease(request: Request) -> Reply:
     """[MS-SMB2] 3.3.5.22.2."""
     _, _, _, key, state, _ = _LEASE_ACKNOWLEDGEMENT.unpack_from(request.body)
-    grant = _find_lease(request.session, key)
+    grant = request.server.opens.leases.find(request.negotiated.client_guid, key)
     if grant is None:
         raise SmbError(NtStatus.OBJECT_NAME_NOT_FOUND)
-    if not grant.is_breaking:
-        raise SmbError(NtStatus.UNSUCCESSFUL)
-    if not grant.acknowledge(parse_lease_state(state)):
-        raise SmbError(NtStatus.REQUEST_NOT_ACCEPTED)
+    error = grant.acknowledge(parse_lease_state(state))
+    if error is not None:
+        raise SmbError(error)
     return Reply(
         _LEASE_ACKNOWLEDGEMENT.pack(_LEASE_ACKNOWLEDGEMENT_STRUCTURE_SIZE, 0, 0, key, state, 0)
     )
-
-
-def _find_lease(session: Session, key: bytes) -> CacheGrant | None:
-    for opened in session.opens.values():
-        grant = None if opened.handle is None else opened.handle.grant
-        if grant is not None and grant.lease_key == key:
-            return grant
-    return None

@@ -59,9 +59,9 @@ from etagere.protocol.smb.pipes import open_pipe
 from etagere.protocol.smb.requests import Reply, Request
 from etagere.protocol.smb.state import Open
 from etagere.protocol.smb.status import SmbError
+from etagere.rules.caching import Caching
 from etagere.rules.file_attributes import FileAttributes
 from etagere.rules.file_permissions import SYSTEM, check_permission
-from etagere.rules.opens import Caching
 from etagere.rules.security_descriptors import (
     DESCRIPTOR_BYTES_MAX,
     InvalidDescriptorError,
@@ -191,6 +191,10 @@ async def create(request: Request) -> Reply:
         open_request = open_request._replace(permission=permission)
     opened, rights = await _open(request, client, asked, open_request, rights)
     handle = opened.handle
+    if request.tree.client is not client:
+        # The tree was disconnected meanwhile.
+        await client.close(handle)
+        raise SmbError(NtStatus.NETWORK_NAME_DELETED)
     request.add_open(Open(handle.id, request.tree, rights, asked.options, handle))
     notifier.start(handle.id)
     information = network_open(opened.entry, contexts.allocation)

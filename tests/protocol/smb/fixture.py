@@ -1,0 +1,174 @@
+"""A request of a client, and a share whose opens, bytes and locks are only recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from etagere.engine.interface import Refused
+from etagere.errors import Refusal
+from etagere.model.bodies import Inline
+from etagere.model.files import DirectoryNode, Entry, FileNode, FileTimes
+from etagere.model.shares import ShareName
+from etagere.nt_status import NtStatus
+from etagere.opens.handles import Handle, OpenEntry
+from etagere.opens.handles import Session as OpensSession
+from etagere.opens.requests import Action, Opened, OpenRequest
+from etagere.opens.share import ShareOpens
+from etagere.protocol.smb.header import Header
+from etagere.protocol.smb.requests import RELATED_FILE_ID, Handler, Reply, Request
+from etagere.protocol.smb.state import Negotiated, Open, Session, Tree
+from etagere.protocol.smb.status import SmbError
+from etagere.rules.opens import EVERYTHING, OpenMode
+
+SHARE = ShareName("account", "box")
+CLIENT_GUID = bytes(range(16))
+HANDLE_ID = 0x1122_3344_5566_7788
+ENTRY_ID = 0x99
+FULL_ACCESS = 0x1F01FF
+
+
+def entry(*, is_directory: bool = False, length: int = 5, attributes: int = 0x20) -> Entry:
+    content = Inline(b"content", length, crc=0)
+    return Entry(
+        "name",
+        ENTRY_ID,
+        parent_id=0,
+        generation=0,
+        stamp=0,
+        times=FileTimes(created=1, written=2, changed=3),
+        attributes=0x10 if is_directory else attributes,
+        node=DirectoryNode() if is_directory else FileNode(content),
+    )
+
+
+def new_handle(*, is_directory: bool = False) -> Handle:
+    open_entry = OpenEntry(ENTRY_ID, (0,), "name", is_directory)
+    mode = OpenMode(EVERYTHING, EVERYTHING)
+    session = OpensSession(1, "127.0.0.1:1")
+    return Handle(HANDLE_ID, open_entry, mode, session, 0, lambda _: None)
+
+
+@dataclass
+class FakeShare:
+    """Records what commands ask of a share, and answers as it is told to."""
+
+    answers: list[Opened | Refused] = field(default_factory=list)
+    shown: Entry = field(default_factory=entry)
+    data: bytes = b"hello"
+    conflicts: set[int] = field(default_factory=set)
+    """The starts of the ranges that others have locked."""
+    opened: list[OpenRequest] = field(default_factory=list)
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+    share: ShareOpens = field(default_factory=lambda: cast("ShareOpens", FakeOpens()))
+
+    async def open(self, request: OpenRequest, on_wait: Callable[[], None]) -> Opened:
+        self.opened.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
+
+    async def get_entry(self, handle: Handle) -> Entry:
+        return self.shown
+
+    async def close(self, handle: Handle) -> None:
+        self.calls.append(("close", handle.id))
+
+    async def lock(
+        self,
+        handle: Handle,
+        start: int,
+        end: int,
+        *,
+        exclusive: bool,
+        waits: bool,
+        on_wait: Callable[[], None],
+    ) -> None:
+        if start in self.conflicts:
+            raise Refused(Refusal("FileLockConflict"))
+        self.calls.append(("lock", start, end, exclusive, waits))
+
+    def unlock(self, handle: Handle, start: int, end: int) -> bool:
+        self.calls.append(("unlock", start, end))
+        return start not in self.conflicts
+
+    # The contents of files
+
+    async def read(self, share: object, handle: Handle, offset: int, length: int) -> bytes:
+        return self.data[offset : offset + length]
+
+    async def write(
+        self, share: object, handle: Handle, offset: int, data: memoryview, *, through: bool
+    ) -> None:
+        self.calls.append(("write", offset, bytes(data), through))
+
+    async def flush(self, share: object, entry: OpenEntry) -> None:
+        self.calls.append(("flush", entry.id))
+
+
+class FakeOpens:
+    id = bytes(range(16))
+
+
+@dataclass
+class FakeServices:
+    contents: FakeShare
+
+
+class FakeRequest:
+    """A request on a tree that is connected to a fake share."""
+
+    def __init__(self, body: bytes, share: FakeShare, *opens: Open, dialect: int = 0x311) -> None:
+        self.header = Header(0)
+        self.body = memoryview(body)
+        self.sent: list[bytes] = []
+        self.session = Session(1, "account", notify=self.sent.append)
+        self.tree = Tree(1, self.session, SHARE, cast("Any", share))
+        self.negotiated = Negotiated(dialect, CLIENT_GUID, 0, 0, (dialect,), 0, 0)
+        self.server = FakeServices(share)
+        self.is_pending = False
+        for one in opens:
+            one.tree = self.tree
+            self.add_open(one)
+
+    def open(self, persistent: int, volatile: int) -> Open:
+        found = self.session.opens.get(volatile)
+        if persistent != volatile or volatile == RELATED_FILE_ID or found is None:
+            raise SmbError(NtStatus.FILE_CLOSED)
+        return found
+
+    def add_open(self, opened: Open) -> None:
+        self.session.opens[opened.id] = self.tree.opens[opened.id] = opened
+
+    def pend(self) -> None:
+        self.is_pending = True
+
+
+def new_open(access: int = FULL_ACCESS, *, is_directory: bool = False, options: int = 0) -> Open:
+    handle = new_handle(is_directory=is_directory)
+    return Open(handle.id, cast("Any", None), access, options, handle)
+
+
+def run(command: Handler, request: FakeRequest) -> Reply:
+    async def carry_out() -> Reply:
+        reply = await command(cast("Request", request))
+        await asyncio.sleep(0)
+        return reply
+
+    return asyncio.run(carry_out())
+
+
+def status(command: Handler, request: FakeRequest) -> NtStatus:
+    """Returns the error that a command ends with."""
+    try:
+        return run(command, request).status
+    except SmbError as error:
+        return error.status
+
+
+def opened(action: Action = Action.OPENED, shown: Entry | None = None) -> Opened:
+    shown = entry() if shown is None else shown
+    return Opened(new_handle(is_directory=shown.is_directory), shown, action)
