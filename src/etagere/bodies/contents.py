@@ -376,6 +376,9 @@ def locate(txn: ReadTxn, content: Content, start: int = 0, length: int | None = 
     if isinstance(content, Chunked):
         start, pieces = _pieces_from(txn, content, start)
         return _plan(txn, pieces, start, length)
+    covering = maps.find_covering(txn, content, start, start + length)
+    if covering is not None:
+        return _plan(txn, (covering,), 0, length)
     parts = maps.parts(txn, content, start, start + length)
     return _plan(txn, _pieces_and_holes(content, parts), 0, length)
 
@@ -393,6 +396,9 @@ def try_locate(
     if length <= 0:
         return b""
     end = start + length
+    covering = maps.find_covering(txn, content, start, end)
+    if covering is not None:
+        return _plan(txn, (covering,), 0, length)
     if min(content.inline_bytes, end - max(start, content.folded)) > _LONG_INLINE_BYTES:
         return None
     parts = list(islice(maps.parts(txn, content, start, end), _LONG_PARTS + 1))

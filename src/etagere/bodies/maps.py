@@ -177,6 +177,18 @@ def parts(txn: ReadTxn | WriteTxn, content: Mapped, start: int, end: int) -> Ite
     return walk(txn, content.id, content.generation, start, min(end, content.length))
 
 
+def find_covering(txn: ReadTxn, content: Mapped, start: int, end: int) -> Piece | None:
+    """Returns the piece with all bytes between two offsets, if one interval of the newest
+    generation contains them. For short reads, this is usual, and takes half as long as `parts`."""
+    pack = INTERVALS.pack
+    span = Span(pack((content.id, 0)), pack((content.id, start + 1)))
+    for (_, offset), found in txn.scan(INTERVALS, span, 1, reverse=True):
+        is_shown = found.born <= content.generation
+        if is_shown and offset + found.length >= end and isinstance(found.piece, Piece):
+            return cut_piece(found.piece, start - offset, end - start)
+    return None
+
+
 def walk(
     txn: ReadTxn | WriteTxn, map_id: bytes, generation: int, start: int, end: int
 ) -> Iterator[MapPart]:

@@ -346,6 +346,9 @@ def _open(directory: Path, config: Config, flags: int) -> apsw.Connection:
     vfs = config.sqlite_vfs or None
     connection = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=256)
     connection.set_busy_timeout(BUSY_MILLISECONDS)
+    # Otherwise SQLite prepares a statement with `LIMIT ?` again whenever it is executed, because
+    # the best plan may depend on the limit.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return connection
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from functools import lru_cache
 from typing import Final
 
 from etagere.errors import Refusal
@@ -52,7 +53,9 @@ def parse_attributes(written: str) -> FileAttributes | None:
     return found
 
 
-def format_attributes(attributes: FileAttributes) -> str:
+@lru_cache(maxsize=256)
+def format_attributes(attributes: int) -> str:
+    """Returns the names of attributes. Few combinations are common."""
     names = [name for flag, name in _NAMES.items() if flag & attributes]
     return " | ".join(names) or "None"
 

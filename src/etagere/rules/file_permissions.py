@@ -198,6 +198,7 @@ _NUMBER_MAX = (1 << 63) - 1
 
 
 @lru_cache(maxsize=1_024)
+@lru_cache(maxsize=1_024)
 def format_permission_key(number: int) -> str:
     """Returns the key by which clients refer to a permission of a share: `<u64>*<u64>`."""
     return f"{number}*{_check_number(number)}"

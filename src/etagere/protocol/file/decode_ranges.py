@@ -86,8 +86,9 @@ def clear_range(exchange: Exchange, child_id: bytes) -> ClearRange:
 
 
 def open_file(exchange: Exchange, asked: Range | None) -> OpenFile:
+    """Decodes a download, with a lookup that is given up if it would take long."""
     first, last = (None, None) if asked is None else asked
-    return OpenFile(decode_entries.get_file(exchange), first, last)
+    return OpenFile(decode_entries.get_file(exchange), first, last, brief=True)
 
 
 def list_ranges(exchange: Exchange) -> ListRanges:

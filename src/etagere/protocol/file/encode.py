@@ -25,7 +25,7 @@ from etagere.protocol.rest.responses import (
     stamp_headers,
 )
 from etagere.rules.dates import format_instant
-from etagere.rules.file_attributes import FileAttributes, format_attributes
+from etagere.rules.file_attributes import format_attributes
 from etagere.rules.file_permissions import format_permission_key
 from etagere.rules.posix import format_mode
 
@@ -70,7 +70,7 @@ def _protection_headers(entry: Entry) -> Headers:
         (b"x-ms-file-permission-key", format_permission_key(entry.permission).encode()),
         (
             b"x-ms-file-attributes",
-            format_attributes(FileAttributes(entry.attributes)).encode(),
+            format_attributes(entry.attributes).encode(),
         ),
     ]
 

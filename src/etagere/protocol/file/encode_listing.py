@@ -21,7 +21,7 @@ from etagere.protocol.rest.requests import endpoint
 from etagere.protocol.rest.responses import http_date
 from etagere.rules.conditions import format_etag
 from etagere.rules.dates import format_instant
-from etagere.rules.file_attributes import FileAttributes, format_attributes
+from etagere.rules.file_attributes import format_attributes
 from etagere.rules.file_permissions import format_permission_key
 
 _IDS_SINCE: Final = "2020-10-02"
@@ -140,4 +140,4 @@ def _permission_key(permission: int) -> str:
 
 @lru_cache(maxsize=256)
 def _attributes(attributes: int) -> str:
-    return f"<Attributes>{format_attributes(FileAttributes(attributes))}</Attributes>"
+    return f"<Attributes>{format_attributes(attributes)}</Attributes>"

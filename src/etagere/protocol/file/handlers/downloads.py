@@ -51,11 +51,13 @@ async def _located(
     command = decode_ranges.open_file(exchange, asked)
 
     async def run(path: EntryPath) -> ranges.OpenedFile:
-        ask = replace(command.ask, path=path)
-        opened = await deps.engine.read(ranges.open_file, replace(command, ask=ask, brief=True))
+        brief = command
+        if path is not command.ask.path:
+            brief = replace(command, ask=replace(command.ask, path=path))
+        opened = await deps.engine.read(ranges.open_file, brief)
         if opened is None:
             opened = await deps.engine.read_in_thread(
-                ranges.open_file, replace(command, ask=ask), exchange.read_class("open_file")
+                ranges.open_file, replace(brief, brief=False), exchange.read_class("open_file")
             )
         assert opened is not None
         return opened
