@@ -7,6 +7,7 @@ PYTEST_FLAGS ?=
 TEST_WORKERS ?= $(shell expr $$(nproc) + 1)
 SERVE_FLAGS ?=
 CONFORMANCE_FLAGS ?=
+SMBTORTURE_FLAGS ?=
 # `make lock LOCK_FLAGS=--upgrade` upgrades every pin to the newest release.
 LOCK_FLAGS ?=
 
@@ -25,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Prerequisites are steps in order: packages, then environment, then check.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help serve test quick check format torture bench conformance cifs lock clean environment serve-packages test-packages python interpreter
+.PHONY: help serve test quick check format torture bench conformance cifs smbtorture lock clean environment serve-packages test-packages smbtorture-packages python interpreter
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,7 +44,7 @@ quick: environment ## run the tests that need no server (under a minute)
 check: environment ## check lint, formatting, types and layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy $(wildcard src tests benchmarks cifs conformance examples)
+	$(BIN)/mypy $(wildcard src tests benchmarks cifs conformance examples smbtorture)
 	$(BIN)/lint-imports
 
 format: environment ## apply the fixes of the linter and the formatter
@@ -61,6 +62,9 @@ conformance: test-packages environment ## run the live tests of Microsoft's SDKs
 
 cifs: test-packages environment ## run the cifs client of the Linux kernel against the server, in QEMU
 	$(BIN)/python -m cifs
+
+smbtorture: smbtorture-packages environment ## run Samba's tests of SMB servers against the server
+	$(BIN)/python -m smbtorture $(SMBTORTURE_FLAGS)
 
 # The pins and hashes are those of the public index, so local pip settings must not apply.
 PIP_COMPILE = $$tools/bin/pip-compile --quiet --no-config --generate-hashes --allow-unsafe \
@@ -86,8 +90,8 @@ lock: python ## regenerate requirements/*.txt from pyproject.toml
 
 clean: ## remove all generated files
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -rf .bench .conformance tests/javascript/node_modules
-	find src tests benchmarks conformance -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -rf .bench .conformance .smbtorture tests/javascript/node_modules
+	find src tests benchmarks conformance smbtorture -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 environment: interpreter $(STAMP)
 
@@ -106,7 +110,7 @@ $(STAMP): requirements/run.txt requirements/dev.txt pyproject.toml | python
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-serve-packages test-packages:
+serve-packages test-packages smbtorture-packages:
 	@PYTHON='$(PYTHON)' scripts/packages.sh $(@:-packages=)
 
 python:

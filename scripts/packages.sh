@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing Debian packages: packages.sh serve|test
+# Installs missing Debian packages: packages.sh serve|test|smbtorture
 set -euo pipefail
 
 purpose=$1
@@ -17,6 +17,12 @@ if [[ $purpose == test ]]; then
     # The JavaScript SDK tests need Node.js.
     command -v node >/dev/null || wanted+=(nodejs)
     command -v npm >/dev/null || wanted+=(npm)
+    # The tests of SMB use Samba's client.
+    command -v smbclient >/dev/null || wanted+=(smbclient)
+elif [[ $purpose == smbtorture ]]; then
+    # Not samba itself, which would start a file server on this machine: it is only needed to
+    # record what Samba passes.
+    command -v smbtorture >/dev/null || wanted+=(samba-testsuite)
 fi
 
 ((${#wanted[@]})) || exit 0

@@ -1,0 +1,1 @@
+"""Runs Samba's smbtorture against this server."""
