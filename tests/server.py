@@ -59,7 +59,7 @@ class Server:
     def start(self) -> None:
         """Starts the server and waits until it answers requests."""
         command = [sys.executable, *self.program, "serve", "--data", str(self.directory)]
-        for service in SERVICES:
+        for service in (*SERVICES, "smb"):
             if f"--{service}-port" not in self._flags:
                 command += [f"--{service}-port", "0"]
         with self.log_path.open("ab") as log:

@@ -78,6 +78,8 @@ SAMPLES: dict[str, tuple[Sample, Sample]] = {
     "table_port": (port("table", 0), port("table", 65_535)),
     "file_port": (port("file", 0), port("file", 65_535)),
     "smb_port": (port("smb", 0), port("smb", 65_535)),
+    "smb": switch("smb"),
+    "smb_encryption": (text("--smb-encryption", "required"), text("--smb-encryption", "off")),
     "data": (file("--data", "/srv/one"), file("--data", "/srv/two")),
     "memory": switch("memory"),
     "workers": (

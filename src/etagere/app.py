@@ -213,6 +213,8 @@ def _serve_in(
         "table": settings.table_port,
         "file": settings.file_port,
     }
+    if settings.smb:
+        asked["smb"] = settings.smb_port
     with ExitStack() as held:
         # A stopping server in this directory keeps its ports until it ends, so the directory is
         # locked first. A directory that does not exist is created after the ports were bound.
@@ -242,8 +244,8 @@ def _serve_in(
                 directory,
                 front_config,
                 settings,
-                {service: sockets[service] for service in services},
-                ports,
+                {service: sockets[service] for service in services if service in sockets},
+                {service: port for service, port in ports.items() if service != "smb"},
                 tls,
                 announce_all,
                 front_end_table,

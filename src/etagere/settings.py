@@ -360,7 +360,14 @@ class Settings:
     queue_port: int = _setting(_PORT, 10_001, "the port of Queue")
     table_port: int = _setting(_PORT, 10_002, "the port of Table")
     file_port: int = _setting(_PORT, 10_003, "the port of File")
-    smb_port: int = _setting(_PORT, 10_445, "the port of SMB (no effect yet)")
+    smb_port: int = _setting(_PORT, 10_445, "the port of SMB; clients prefer 445")
+    smb: bool = _setting(_SWITCH, True, "serve the shares of File over SMB")
+    smb_encryption: str = _setting(
+        _Choice("auto", "required", "off"),
+        "auto",
+        "whether SMB clients must encrypt: `auto` requires it from other machines, `off` from no "
+        "client",
+    )
     data: Path = _setting(_DIRECTORY, _DATA_DEFAULT, "the data directory")  # noqa: RUF009
     memory: bool = _setting(
         _SWITCH,

@@ -78,14 +78,19 @@ def connection_string(name: str, key: bytes, settings: Settings, ports: Mapping[
 def is_development_storage(settings: Settings, ports: Mapping[str, int]) -> bool:
     """Whether clients find this server with `UseDevelopmentStorage=true`."""
     usual = _ports(Settings())
-    local = _client_host(settings.host) in (Settings().host, "localhost")
+    local = client_host(settings.host) in (Settings().host, "localhost")
     plain = settings.tls_cert is None
     return plain and local and all(usual[service] == port for service, port in ports.items())
 
 
 def endpoint(settings: Settings, port: int) -> str:
     """Returns the URL of a port for clients."""
-    return f"{_scheme(settings)}://{_client_host(settings.host)}:{port}"
+    return f"{_scheme(settings)}://{client_host(settings.host)}:{port}"
+
+
+def smb_endpoint(settings: Settings, port: int) -> str:
+    """Returns the URL of the SMB server for clients."""
+    return f"smb://{client_host(settings.host)}:{port}"
 
 
 def _find_key(name: str, settings: Settings) -> bytes:
@@ -125,7 +130,7 @@ def _scheme(settings: Settings) -> str:
     return "http" if settings.tls_cert is None else "https"
 
 
-def _client_host(host: str) -> str:
+def client_host(host: str) -> str:
     """Returns the host name for clients of a server that listens on `host`, which may be the
     wildcard address."""
     try:

@@ -12,9 +12,11 @@ from etagere import app
 from etagere.cli import CommandError, settings_of
 from etagere.cli.connection_string import (
     DEVELOPMENT_STORAGE,
+    client_host,
     connection_string,
     endpoint,
     is_development_storage,
+    smb_endpoint,
 )
 from etagere.protocol import access_log
 from etagere.settings import DEVELOPMENT_ACCOUNT, Settings
@@ -44,6 +46,9 @@ etagere serve --config /etc/etagere.toml"""
 
 logger = logging.getLogger(__name__)
 
+SMB_USUAL_PORT = 445
+"""The port that clients use if none is named."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
@@ -69,8 +74,12 @@ def run(arguments: argparse.Namespace) -> int:
     supervisor = os.getpid()
 
     def announce(ports: Mapping[str, int]) -> None:
-        print(_introduction(settings, ports, supervisor), file=sys.stderr, flush=True)
-        listed = (f"{service}={endpoint(settings, port)}" for service, port in ports.items())
+        rest = {service: port for service, port in ports.items() if service != "smb"}
+        smb_port = ports.get("smb")
+        print(_introduction(settings, rest, smb_port, supervisor), file=sys.stderr, flush=True)
+        listed = [f"{service}={endpoint(settings, port)}" for service, port in rest.items()]
+        if smb_port is not None:
+            listed.append(f"smb={smb_endpoint(settings, smb_port)}")
         print("READY", *listed, flush=True)
 
     try:
@@ -81,9 +90,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"the server cannot run: {error}") from error
 
 
-def _introduction(settings: Settings, ports: Mapping[str, int], pid: int) -> str:
+def _introduction(
+    settings: Settings, ports: Mapping[str, int], smb_port: int | None, pid: int
+) -> str:
     """Returns the lines that tell the user how to connect to the server. The only key that they may
-    contain is public."""
+    contain is public. `ports` are those of the REST services."""
     name, (key,) = DEVELOPMENT_ACCOUNT.name, DEVELOPMENT_ACCOUNT.keys
     if is_development_storage(settings, ports):
         # It has no endpoint for File.
@@ -94,10 +105,25 @@ def _introduction(settings: Settings, ports: Mapping[str, int], pid: int) -> str
     rows = [
         *((service, f"{endpoint(settings, port)}/{name}") for service, port in ports.items()),
         *zip(("connect", ""), connect, strict=False),
+        *zip(("smb", "", "", ""), _mounting(settings, smb_port, name), strict=False),
         ("data", kept if settings.memory else settings.data.absolute()),
         ("stop", f"^C, or kill {pid}"),
     ]
     return "\n".join(f"  {title:<8} {text}" for title, text in rows)
+
+
+def _mounting(settings: Settings, port: int | None, account: str) -> list[str]:
+    """Returns how to mount a share over SMB."""
+    if port is None:
+        return ["off"]
+    host = client_host(settings.host)
+    windows_port = "" if port == SMB_USUAL_PORT else f" /TCPPORT:{port}"
+    return [
+        f"{smb_endpoint(settings, port)}/SHARE, user {account}, password: the account key",
+        f"Linux: mount -t cifs //{host}/SHARE DIR -o port={port},vers=3.1.1,username={account}",
+        f"Windows: net use * \\\\{host}\\SHARE /user:{account}{windows_port}",
+        f"macOS: mount_smbfs //{account}@{host}:{port}/SHARE DIR",
+    ]
 
 
 def _log() -> None:

@@ -6,14 +6,22 @@ common.
 
 from __future__ import annotations
 
+import os
+import socket
+
+from etagere.clock import SystemClock
 from etagere.front.process import JOB_PAUSE_SECONDS, Assembly, FrontEndContext
 from etagere.jobs.copying import FILE_COPIES, Copying
 from etagere.jobs.supervision import Job
+from etagere.opens.contents import FileContents
 from etagere.opens.table import OpenTable
 from etagere.protocol.file.service import FileService
+from etagere.protocol.smb.services import SmbServices
 from etagere.protocol.sources.opening import Sources
 
-SERVICES = ("file",)
+SERVICES = ("file", "smb")
+_NETBIOS_NAME_CHARACTERS_MAX = 15
+_GUID_BYTES = 16
 
 
 def assemble(context: FrontEndContext) -> Assembly:
@@ -49,4 +57,23 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
         ("close sources", sources.close),
         ("end deletions", opens.close),
     ]
-    return Assembly((service,), jobs, closing)
+    smb = None
+    if settings.smb:
+        clock = SystemClock()
+        smb = SmbServices(
+            engine,
+            store,
+            opens,
+            FileContents(engine, store, opens, context.memory),
+            settings,
+            clock,
+            guid=os.urandom(_GUID_BYTES),
+            name=_netbios_name(socket.gethostname()),
+            started=clock.wall(),
+        )
+    return Assembly((service,), jobs, closing, smb)
+
+
+def _netbios_name(host: str) -> str:
+    """Returns the name of this machine for SMB clients."""
+    return host.partition(".")[0].upper()[:_NETBIOS_NAME_CHARACTERS_MAX] or "ETAGERE"

@@ -42,6 +42,8 @@ from etagere.protocol.http.server import HttpServer
 from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.service import Service
+from etagere.protocol.smb.server import SmbServer
+from etagere.protocol.smb.services import SmbServices
 from etagere.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -65,13 +67,14 @@ class FrontEndContext:
     config: Config
     settings: Settings
     ports: Mapping[str, int]
-    """The ports of all services, by name."""
+    """The ports of all REST services, by name."""
     engine: SqliteEngine
     coordinator: LocalCoordinator
     store: FileBodyStore
     authenticator: Authenticator
     access_log: AccessLog
     share: FrontEndShare
+    memory: MemoryBudget
 
 
 StopStep = tuple[str, Callable[[], Awaitable[object]]]
@@ -86,6 +89,8 @@ class Assembly:
     jobs: Sequence[Job]
     closing: Sequence[StopStep] = ()
     """Steps that end the work of the services, after the connections have been drained."""
+    smb: SmbServices | None = None
+    """None: SMB is not served."""
 
 
 Assemble = Callable[[FrontEndContext], Assembly]
@@ -100,9 +105,9 @@ class FrontEnd:
     config: Config
     settings: Settings
     sockets: Mapping[str, socket.socket]
-    """By the names of the services that these front ends serve."""
+    """By the names of the services that these front ends serve, of which SMB is one."""
     ports: Mapping[str, int]
-    """The ports of all services, by name."""
+    """The ports of all REST services, by name."""
     tls: ssl.SSLContext | None
     announce: Callable[[], None]
     """Called when a front end answers requests."""
@@ -121,7 +126,7 @@ class FrontEnd:
         stopped = _stop_signal(lifeline)
         context = self._context(number)
         assembly = self.assemble(context)
-        servers = self._start_servers(assembly.services, context.share)
+        servers = self._start_servers(assembly, context)
         jobs = _start_jobs(context, assembly.jobs)
         tune_gc()
         sys.setswitchinterval(_THREAD_TURN_SECONDS)
@@ -148,6 +153,7 @@ class FrontEnd:
             "table": tables.policies_of,
             "file": shares.policies_of,
         }
+        share = FrontEndShare(self.table, number, self.numbers)
         return FrontEndContext(
             self.directory,
             self.config,
@@ -158,15 +164,16 @@ class FrontEnd:
             FileBodyStore(self.directory, engine, self.config, coordinator=coordinator),
             Authenticator(engine, self.settings, policies),
             AccessLog(),
-            FrontEndShare(self.table, number, self.numbers),
+            share,
+            MemoryBudget(self.config.memory_budget_bytes, share),
         )
 
     def _start_servers(
-        self, services: Sequence[Service], share: FrontEndShare
-    ) -> Sequence[HttpServer]:
+        self, assembly: Assembly, context: FrontEndContext
+    ) -> Sequence[HttpServer | SmbServer]:
         pool = ConnectionPool(self.config.connections_max)
-        memory = MemoryBudget(self.config.memory_budget_bytes, share)
-        servers = [
+        services, share, memory = assembly.services, context.share, context.memory
+        servers: list[HttpServer | SmbServer] = [
             HttpServer(
                 service,
                 self.sockets[service.name],
@@ -178,6 +185,17 @@ class FrontEnd:
             )
             for listener_number, service in enumerate(services)
         ]
+        if assembly.smb is not None:
+            servers.append(
+                SmbServer(
+                    assembly.smb,
+                    self.sockets["smb"],
+                    pool=pool,
+                    share=share,
+                    listener_number=len(services),
+                    memory=memory,
+                )
+            )
         for server in servers:
             server.start()
         return servers
@@ -207,7 +225,7 @@ async def _do_all(*steps: StopStep) -> None:
             logger.exception("could not %s while stopping", what)
 
 
-async def _drain(servers: Sequence[HttpServer]) -> None:
+async def _drain(servers: Sequence[HttpServer | SmbServer]) -> None:
     drains = (server.drain(_DRAIN_SECONDS) for server in servers)
     for error in await asyncio.gather(*drains, return_exceptions=True):
         if isinstance(error, Exception):

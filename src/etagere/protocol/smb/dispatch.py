@@ -70,7 +70,7 @@ _MODULES: Final = {
 
 
 def _command_table() -> Mapping[int, CommandRow]:
-    rows = {
+    rows: dict[int, CommandRow] = {
         Command.NEGOTIATE: CommandRow(_negotiate, 36, needs_session=False, needs_tree=False),
         Command.SESSION_SETUP: CommandRow(
             sessions.session_setup, 25, needs_session=False, needs_tree=False
@@ -180,10 +180,10 @@ def verify(request: ServerRequest, session: Session) -> None:
         raise SmbError(NtStatus.ACCESS_DENIED)
     if session.requires_encryption and command != Command.SESSION_SETUP:
         raise SmbError(NtStatus.ACCESS_DENIED)
-    if command == Command.TREE_CONNECT and not request.is_signed:
-        # [MS-SMB2] 3.3.5.7: in 3.1.1 this is what protects the negotiation.
-        if request.negotiated.dialect == DIALECT_3_1_1:
-            raise SmbError(NtStatus.ACCESS_DENIED)
+    is_unprotected = command == Command.TREE_CONNECT and not request.is_signed
+    if is_unprotected and request.negotiated.dialect == DIALECT_3_1_1:
+        # [MS-SMB2] 3.3.5.7: this is what protects the negotiation.
+        raise SmbError(NtStatus.ACCESS_DENIED)
 
 
 def _check_body(request: ServerRequest, structure_size: int) -> None:

@@ -28,8 +28,10 @@ class Passwords:
         self._engine = engine
         self._settings = settings
         # Accounts that are not in the ledger.
-        self._configured = {name: account.keys for name, account in BUILT_IN.items()}
-        self._configured |= {account.name: account.keys for account in settings.accounts}
+        self._configured: dict[str, tuple[bytes, ...]] = {
+            **{name: account.keys for name, account in BUILT_IN.items()},
+            **{account.name: account.keys for account in settings.accounts},
+        }
 
     async def of(self, user: str, client_address: str) -> tuple[str, ...]:
         """Returns the passwords of a user; none if there is no such user."""
@@ -58,4 +60,5 @@ class LogonDelays:
         self._failures[address] = count + 1, now
         if len(self._failures) > LOGON_ADDRESSES_MAX:
             del self._failures[next(iter(self._failures))]
-        return min(LOGON_DELAY_SECONDS * 2 ** min(count, _DOUBLINGS_MAX), LOGON_DELAY_SECONDS_MAX)
+        delay = LOGON_DELAY_SECONDS * (1 << min(count, _DOUBLINGS_MAX))
+        return min(delay, LOGON_DELAY_SECONDS_MAX)

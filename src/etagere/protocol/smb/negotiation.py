@@ -196,8 +196,8 @@ def negotiate_response(
     token: bytes,
     salt: bytes,
 ) -> bytes:
-    """Returns the body of the response. `asked` are the types of the client's contexts; `now` is in ticks since 1970; `token` is the first message
-    of the authentication; `salt` has 32 random bytes."""
+    """Returns the body of the response. `asked` are the types of the client's contexts; `now` is in
+    ticks since 1970; `token` is the first message of the authentication; `salt` is random."""
     contexts: list[bytes] = []
     if negotiated.dialect == DIALECT_3_1_1:
         contexts = _response_contexts(negotiated, asked, salt)
@@ -227,12 +227,8 @@ def negotiate_response(
     return fixed + tail
 
 
-def _response_contexts(
-    negotiated: Negotiated, asked: Collection[int], salt: bytes
-) -> list[bytes]:
-    contexts = [
-        (ContextType.PREAUTH_INTEGRITY, struct.pack("<HHH", 1, len(salt), _SHA512) + salt)
-    ]
+def _response_contexts(negotiated: Negotiated, asked: Collection[int], salt: bytes) -> list[bytes]:
+    contexts = [(ContextType.PREAUTH_INTEGRITY, struct.pack("<HHH", 1, len(salt), _SHA512) + salt)]
     if ContextType.ENCRYPTION in asked:
         # 0: no cipher in common.
         contexts.append((ContextType.ENCRYPTION, struct.pack("<HH", 1, negotiated.cipher or 0)))

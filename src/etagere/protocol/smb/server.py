@@ -1,0 +1,310 @@
+"""The SMB server: sockets, limits and the end of connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Sequence
+from typing import Final, cast
+
+from etagere.protocol.http.listening import Listener
+from etagere.protocol.http.memory import MemoryBudget
+from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
+from etagere.protocol.http.sharing import FrontEndShare, single_front_end
+from etagere.protocol.smb.compounds import Buffer
+from etagere.protocol.smb.connection import Connection
+from etagere.protocol.smb.framing import FrameReader, frame_prefix
+from etagere.protocol.smb.limits import (
+    FRAME_BYTES_MAX,
+    IDLE_SECONDS_MAX,
+    PREAUTH_FRAME_BYTES_MAX,
+    PREAUTH_SECONDS_MAX,
+    SILENT_SECONDS_MAX,
+    UNSENT_BYTES_MAX,
+)
+from etagere.protocol.smb.logons import LogonDelays, Passwords
+from etagere.protocol.smb.services import SmbServices
+from etagere.protocol.smb.sessions import SessionTable
+from etagere.protocol.smb.status import Disconnect
+
+logger = logging.getLogger(__name__)
+
+_SWEEP_SECONDS: Final = 1.0
+_TURN_FRAMES_MAX: Final = 16
+"""The most frames of a client that are taken in one iteration of the event loop."""
+_CHECKED_TOGETHER_MAX: Final = 64
+_ABORT_SECONDS: Final = 1.0
+# Dead clients must not keep files open: their handles exclude others.
+_KEEPALIVE_IDLE_SECONDS: Final = 60
+_KEEPALIVE_INTERVAL_SECONDS: Final = 10
+_KEEPALIVE_PROBES: Final = 3
+
+
+class SmbServer:
+    """Serves SMB on a socket that is already bound, in one event loop."""
+
+    def __init__(
+        self,
+        services: SmbServices,
+        listening: socket.socket,
+        *,
+        pool: ConnectionPool | None = None,
+        share: FrontEndShare | None = None,
+        listener_number: int = 0,
+        memory: MemoryBudget | None = None,
+    ) -> None:
+        """`pool`, `share` and `memory` are those of the process. `listener_number` is the column of
+        this listener in the table that front ends share."""
+        self.services = services
+        self.memory = memory or MemoryBudget()
+        self.session_table = SessionTable()
+        self.passwords = Passwords(services.engine, services.settings)
+        self.logon_delays = LogonDelays()
+        self.connections: set[ClientProtocol] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Connections that are being established, or closed."""
+        self._listener = Listener(
+            listening,
+            listener_number,
+            self._accept,
+            pool or ConnectionPool(),
+            share or single_front_end(),
+        )
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._listener.start()
+        self._sweeper = asyncio.create_task(self._sweep())
+
+    def _accept(self, connected: socket.socket, place: ConnectionPlace) -> None:
+        self.keep(asyncio.create_task(self._connect(connected, place)))
+
+    async def _connect(self, connected: socket.socket, place: ConnectionPlace) -> None:
+        protocol = ClientProtocol(self, place)
+        try:
+            _set_options(connected)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, connected)
+        except OSError:
+            connected.close()
+            place.leave()
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Keeps a task until it has ended."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _sweep(self) -> None:
+        """Closes connections whose clients are too slow."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            for checked, protocol in enumerate(list(self.connections), 1):
+                if not checked % _CHECKED_TOGETHER_MAX:
+                    await asyncio.sleep(0)
+                protocol.expire(loop.time())
+
+    async def drain(self, grace_seconds: float) -> None:
+        """Stops accepting, finishes the requests in progress, closes everything that clients have
+        open, and ends their connections."""
+        self._listener.stop()
+        for protocol in list(self.connections):
+            self.keep(asyncio.create_task(protocol.finish()))
+        await self._wait(grace_seconds)
+        if self.connections:
+            logger.warning("aborted %d connections of SMB clients", len(self.connections))
+        for protocol in list(self.connections):
+            protocol.abort()
+        await self._wait(_ABORT_SECONDS)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sweeper
+
+    async def _wait(self, seconds: float) -> None:
+        """Waits until all connections are closed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._tasks or self.connections:
+                    if self._tasks:
+                        await asyncio.wait(self._tasks)
+                    await asyncio.sleep(0)
+
+
+class ClientProtocol(asyncio.BufferedProtocol):
+    """The socket of one client."""
+
+    def __init__(self, server: SmbServer, place: ConnectionPlace) -> None:
+        self._server = server
+        self._place = place
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._connection: Connection | None = None
+        self._reader = FrameReader(PREAUTH_FRAME_BYTES_MAX)
+        self._began = self._last_input = self._loop.time()
+        self._blocked_at: float | None = None
+        """Since when the client has left too many responses unread."""
+        self._is_authenticated = False
+        self._is_paused = False
+        self._is_scheduled = False
+
+    # asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
+        server = self._server
+        self._connection = Connection(
+            server.services,
+            server.session_table,
+            self,
+            _address(transport.get_extra_info("peername")),
+            passwords=server.passwords,
+            logon_delays=server.logon_delays,
+            memory=server.memory,
+        )
+        server.connections.add(self)
+        self._place.evict = self.abort
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return self._reader.buffer()
+
+    def buffer_updated(self, count: int) -> None:
+        self._last_input = self._loop.time()
+        self._reader.advance(count)
+        if not self._is_paused:
+            self._take_frames()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._transport = None
+        self._place.leave()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            # Before it leaves the set, so that `drain` always sees either of both.
+            self._server.keep(self._loop.create_task(connection.close()))
+        self._server.connections.discard(self)
+
+    def pause_writing(self) -> None:
+        self._blocked_at = self._loop.time()
+
+    def resume_writing(self) -> None:
+        self._blocked_at = None
+        self.resume()
+
+    # Frames
+
+    def _take_frames(self) -> None:
+        """Gives the frames that have arrived to the connection, as far as it takes them."""
+        self._is_scheduled = False
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            for _ in range(_TURN_FRAMES_MAX):
+                if self._transport is None or self._transport.is_closing():
+                    return
+                if self._blocked_at is not None or not connection.takes_frames:
+                    self._pause()
+                    return
+                frame = self._reader.next()
+                if frame is None:
+                    self._unpause()
+                    return
+                connection.receive(frame)
+        except Disconnect as reason:
+            logger.info("closed the connection of SMB client %s: %s", connection.client, reason)
+            self.abort()
+            return
+        # The others are taken after those of other clients.
+        self._pause()
+        self.resume()
+
+    def _pause(self) -> None:
+        if not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _unpause(self) -> None:
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    # Link
+
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            prefix = frame_prefix(sum(map(len, buffers)))
+            if len(buffers) == 1:
+                self._transport.write(prefix + buffers[0])
+            else:
+                self._transport.writelines([prefix, *buffers])
+
+    def resume(self) -> None:
+        if self._is_paused and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._take_frames)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def on_authenticated(self) -> None:
+        self._is_authenticated = True
+        self._reader.frame_bytes_max = FRAME_BYTES_MAX
+        # From now on it is not closed in favour of another connection.
+        self._place.set_busy()
+
+    # Limits of time
+
+    def expire(self, now: float) -> None:
+        """Closes the connection if the client is too slow."""
+        reason = self._lateness(now)
+        if reason:
+            client = "" if self._connection is None else self._connection.client
+            logger.info("closed the connection of SMB client %s: %s", client, reason)
+            self.abort()
+
+    def _lateness(self, now: float) -> str:
+        connection = self._connection
+        if connection is None:
+            return ""
+        silent_seconds = now - self._last_input
+        if self._blocked_at is not None and now - self._blocked_at > SILENT_SECONDS_MAX:
+            return "it does not read responses"
+        if self._is_paused:
+            return ""
+        if self._reader.is_within_frame and silent_seconds > SILENT_SECONDS_MAX:
+            return "it has stopped within a frame"
+        if not connection.has_authenticated_session:
+            since = silent_seconds if self._is_authenticated else now - self._began
+            return "it is not authenticated" if since > PREAUTH_SECONDS_MAX else ""
+        if silent_seconds > IDLE_SECONDS_MAX and connection.is_idle:
+            return "it is idle"
+        return ""
+
+    async def finish(self) -> None:
+        """Finishes the requests in progress, and closes the connection."""
+        if self._connection is not None:
+            await self._connection.finish()
+        if self._transport is not None:
+            self._transport.close()
+
+
+def _set_options(connected: socket.socket) -> None:
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_SECONDS)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_SECONDS)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)
+
+
+def _address(peer: tuple[object, ...] | None) -> str:
+    """Returns the address of a client and its port."""
+    if not peer or len(peer) < 2:
+        return ""
+    host, port = peer[:2]
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
