@@ -14,9 +14,9 @@ from etagere.opens.client import ShareClient
 from etagere.opens.contents import FileContents
 from etagere.opens.handles import Handle
 from etagere.rules.opens import RestAccess
+from tests.opens.fixture import OpensFixture, R, W, opened
 from tests.operations.file.fixture import SHARE, path_of
 from tests.operations.fixture import Test, engine_property_test, engine_test
-from tests.opens.fixture import OpensFixture, R, W, opened
 
 
 class CountedMemory:

@@ -40,10 +40,20 @@ RETRY_SECONDS_MAX: Final = 30.0
 class Layer:
     """Changes of a file that are stored together."""
 
-    __slots__ = ("extents", "is_resized", "last", "length", "preserve_written", "reserved")
+    __slots__ = (
+        "extents",
+        "is_resized",
+        "last",
+        "length",
+        "length_below",
+        "preserve_written",
+        "reserved",
+    )
 
     def __init__(self, length: int) -> None:
         self.extents = Extents()
+        self.length_below = length
+        """That of the file without these changes."""
         self.length = length
         """That of the file with these changes."""
         self.is_resized = False
@@ -167,12 +177,10 @@ class GatheredFile:
 
     def resize(self, length: int) -> None:
         layer = self._begin_change()
-        before = layer.length
-        if length < before:
-            layer.extents.forget(length)
-            # Older layers and the ledger may have bytes there, which must not return when the
-            # file grows again.
-            layer.extents.clear(length, before)
+        layer.extents.forget(length)
+        if length < layer.length_below:
+            # The bytes there must not return when the file grows again.
+            layer.extents.clear(length, layer.length_below)
         layer.length, layer.is_resized = length, True
         self._end_change()
 
@@ -213,17 +221,18 @@ class GatheredFile:
     def store_soon(self) -> asyncio.Task[Fault | Unknown | None]:
         """Begins to store the changes, unless an attempt is under way. Returns the attempt."""
         if self._attempt is None:
+            if self._storing is None:
+                self._storing, self._gathering = self._gathering, Layer(self._gathering.length)
             self._attempt = asyncio.get_running_loop().create_task(self._try_to_store())
         return self._attempt
 
     async def _try_to_store(self) -> Fault | Unknown | None:
         self._cancel_timer()
-        if self.is_empty:
-            self._attempt = None
-            return None
-        if self._storing is None:
-            self._storing, self._gathering = self._gathering, Layer(self._gathering.length)
         layer = self._storing
+        if layer is None or layer.is_empty:
+            # The file was dropped meanwhile.
+            self._storing = self._attempt = None
+            return None
         is_there, fault = True, None
         try:
             is_there = await self._storage.store(self, layer)
