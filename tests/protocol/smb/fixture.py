@@ -105,6 +105,9 @@ class FakeShare:
     ) -> None:
         self.calls.append(("write", offset, bytes(data), through))
 
+    def length(self, share: object, entry: OpenEntry) -> int | None:
+        return None
+
     async def flush(self, share: object, entry: OpenEntry) -> None:
         self.calls.append(("flush", entry.id))
 
