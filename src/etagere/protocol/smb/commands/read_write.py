@@ -5,9 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from etagere.engine.interface import abort_if
 from etagere.nt_status import NtStatus
-from etagere.opens.breaking import break_for_write
 from etagere.protocol.smb.access import AccessMask
 from etagere.protocol.smb.buffers import variable_part
 from etagere.protocol.smb.commands.create import WRITE_THROUGH
@@ -17,7 +15,6 @@ from etagere.protocol.smb.negotiation import IO_BYTES_MAX
 from etagere.protocol.smb.requests import Reply, Request
 from etagere.protocol.smb.state import Open
 from etagere.protocol.smb.status import SmbError
-from etagere.rules.opens import check_handle_read, check_handle_write
 
 if TYPE_CHECKING:
     from etagere.opens.client import ShareClient
@@ -73,9 +70,7 @@ async def read(request: Request) -> Reply:
         raise SmbError(NtStatus.INVALID_PARAMETER)
     if not opened.access & _READING:
         raise SmbError(NtStatus.ACCESS_DENIED)
-    locks = handle.entry.locks
-    if locks:
-        abort_if(check_handle_read(handle.id, locks, asked.offset, asked.offset + asked.length))
+    client.check_read(handle, asked.offset, asked.offset + asked.length)
     contents = request.server.contents
     data = await contents.read(client.share, handle, asked.offset, asked.length)
     if len(data) < asked.minimum or (asked.length and not data):
@@ -149,9 +144,7 @@ async def _write(
         length = contents.length(share, entry)
         offset = length_of(await client.get_entry(handle)) if length is None else length
     end = offset + len(asked.data)
-    if entry.locks:
-        abort_if(check_handle_write(handle.id, entry.locks, offset, end))
-    break_for_write(entry, handle)
+    client.check_write(handle, offset, end)
     is_through = asked.is_through or bool(opened.options & WRITE_THROUGH)
     await contents.write(share, handle, offset, asked.data, through=is_through)
     opened.position = end
