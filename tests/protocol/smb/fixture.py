@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from etagere.engine.interface import Refused
+from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.bodies import Inline
 from etagere.model.files import DirectoryNode, Entry, FileNode, FileTimes
@@ -15,13 +15,15 @@ from etagere.model.shares import ShareName
 from etagere.nt_status import NtStatus
 from etagere.opens.handles import Handle, OpenEntry
 from etagere.opens.handles import Session as OpensSession
+from etagere.opens.locks import LockRange
 from etagere.opens.requests import Action, Opened, OpenRequest
 from etagere.opens.share import ShareOpens
 from etagere.protocol.smb.header import Header
 from etagere.protocol.smb.requests import RELATED_FILE_ID, Handler, Reply, Request
 from etagere.protocol.smb.state import Negotiated, Open, Session, Tree
 from etagere.protocol.smb.status import SmbError
-from etagere.rules.opens import EVERYTHING, OpenMode
+from etagere.rules.caching import Caching
+from etagere.rules.opens import EVERYTHING, OpenMode, check_handle_read, check_handle_write
 
 SHARE = ShareName("account", "box")
 CLIENT_GUID = bytes(range(16))
@@ -87,9 +89,25 @@ class FakeShare:
         waits: bool,
         on_wait: Callable[[], None],
     ) -> None:
-        if start in self.conflicts:
+        self.calls.append(("lock", start, end, exclusive))
+        on_wait()
+
+    async def lock_all(self, handle: Handle, ranges: Sequence[LockRange]) -> None:
+        if any(one.start in self.conflicts for one in ranges):
             raise Refused(Refusal("FileLockConflict"))
-        self.calls.append(("lock", start, end, exclusive, waits))
+        self.calls.append(("lock_all", *ranges))
+
+    def check_read(self, handle: Handle, start: int, end: int) -> None:
+        abort_if(check_handle_read(handle.id, handle.entry.locks, start, end))
+
+    def check_write(self, handle: Handle, start: int, end: int) -> None:
+        abort_if(check_handle_write(handle.id, handle.entry.locks, start, end))
+
+    def acknowledge(self, handle: Handle, state: Caching) -> None:
+        self.calls.append(("acknowledge", handle.id, state))
+
+    def acknowledge_lease(self, client: bytes, key: bytes, state: Caching) -> None:
+        self.calls.append(("acknowledge", client, key, state))
 
     def unlock(self, handle: Handle, start: int, end: int) -> bool:
         self.calls.append(("unlock", start, end))
@@ -104,6 +122,9 @@ class FakeShare:
         self, share: object, handle: Handle, offset: int, data: memoryview, *, through: bool
     ) -> None:
         self.calls.append(("write", offset, bytes(data), through))
+
+    def length(self, share: object, entry: OpenEntry) -> int | None:
+        return None
 
     async def flush(self, share: object, entry: OpenEntry) -> None:
         self.calls.append(("flush", entry.id))

@@ -36,20 +36,22 @@ def body(*elements: tuple[int, int, int]) -> bytes:
 def test_lock() -> None:
     share = FakeShare()
     assert run(lock, FakeRequest(REQUEST, share, new_open())).body == bytes.fromhex("04000000")
-    assert share.calls == [("lock", 10, 15, True, False), ("lock", 20, 20, False, False)]
+    assert share.calls == [("lock_all", (10, 15, True), (20, 20, False))]
 
 
 def test_lock_that_waits() -> None:
     share = FakeShare()
-    run(lock, FakeRequest(body((0, 1, SHARED)), share, new_open()))
-    assert share.calls == [("lock", 0, 1, False, True)]
+    request = FakeRequest(body((0, 1, SHARED)), share, new_open())
+    run(lock, request)
+    assert share.calls == [("lock", 0, 1, False)]
+    assert request.is_pending
 
 
 def test_all_ranges_or_none() -> None:
     share = FakeShare(conflicts={7})
     request = body((5, 1, SHARED | AT_ONCE), (6, 1, EXCLUSIVE | AT_ONCE), (7, 1, SHARED | AT_ONCE))
     assert status(lock, FakeRequest(request, share, new_open())) is NtStatus.LOCK_NOT_GRANTED
-    assert share.calls[2:] == [("unlock", 5, 6), ("unlock", 6, 7)]
+    assert not share.calls
 
 
 def test_unlock() -> None:

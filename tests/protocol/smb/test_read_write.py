@@ -6,9 +6,11 @@ import struct
 
 import pytest
 
+from etagere.engine.interface import Refused
 from etagere.nt_status import NtStatus
 from etagere.protocol.smb.commands.close import close
 from etagere.protocol.smb.commands.read_write import flush, read, write
+from etagere.rules.opens import RangeLock
 from tests.protocol.smb.fixture import (
     ENTRY_ID,
     HANDLE_ID,
@@ -120,6 +122,12 @@ def test_write_through_by_the_options_of_the_open() -> None:
     assert share.calls == [("write", 0, b"x", False), ("write", 0, b"x", True)]
 
 
+def test_write_with_nothing_but_append_access() -> None:
+    share = FakeShare()
+    run(write, FakeRequest(write_body(b"x"), share, new_open(0x4)))
+    assert share.calls == [("write", 5, b"x", False)]
+
+
 @pytest.mark.parametrize(
     ("request_body", "expected"),
     [
@@ -140,6 +148,34 @@ def test_writes_of_nothing(request_body: bytes, expected: NtStatus) -> None:
     share = FakeShare()
     assert status(write, FakeRequest(request_body, share, new_open())) is expected
     assert not share.calls
+
+
+def test_locked_bytes() -> None:
+    opened = new_open()
+    assert opened.handle is not None
+    locks = opened.handle.entry.locks
+    share = FakeShare()
+    for is_own, exclusive, readable, writable in (
+        (True, True, True, True),
+        (True, False, True, False),
+        (False, True, False, False),
+        (False, False, True, False),
+    ):
+        locks[:] = [RangeLock(HANDLE_ID if is_own else 1, 2, 4, exclusive)]
+        for command, body_at, is_allowed in (
+            (read, lambda offset: read_body(2, offset), readable),
+            (write, lambda offset: write_body(b"xx", offset), writable),
+        ):
+            for offset in (0, 4):
+                request = FakeRequest(body_at(offset), FakeShare(data=b"0123456789"), opened)
+                assert status(command, request) is NtStatus.SUCCESS
+            request = FakeRequest(body_at(3), share, opened)
+            if is_allowed:
+                run(command, request)
+            else:
+                with pytest.raises(Refused) as raised:
+                    run(command, request)
+                assert raised.value.refusal.code == "FileLockConflict"
 
 
 @pytest.mark.parametrize(

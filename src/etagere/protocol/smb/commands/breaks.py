@@ -138,26 +138,20 @@ def _acknowledge_oplock(request: Request) -> Reply:
     """[MS-SMB2] 3.3.5.22.1."""
     _, level, _, persistent, volatile = _OPLOCK.unpack_from(request.body)
     opened = request.open(persistent, volatile)
-    grant = None if opened.handle is None else opened.handle.grant
-    if level not in (OPLOCK_NONE, OPLOCK_LEVEL_II):
+    handle, client = opened.handle, opened.tree.client
+    if handle is None or client is None or level not in (OPLOCK_NONE, OPLOCK_LEVEL_II):
         raise SmbError(NtStatus.INVALID_PARAMETER)
-    if grant is None or grant.lease_key is not None:
-        raise SmbError(NtStatus.INVALID_OPLOCK_PROTOCOL)
-    error = grant.acknowledge(caching_of_oplock(level))
-    if error is not None:
-        raise SmbError(error)
+    client.acknowledge(handle, caching_of_oplock(level))
     return Reply(pack_oplock_break(level, opened.id))
 
 
 def _acknowledge_lease(request: Request) -> Reply:
     """[MS-SMB2] 3.3.5.22.2."""
     _, _, _, key, state, _ = _LEASE_ACKNOWLEDGEMENT.unpack_from(request.body)
-    grant = request.server.opens.leases.find(request.negotiated.client_guid, key)
-    if grant is None:
+    client = request.tree.client
+    if client is None:
         raise SmbError(NtStatus.OBJECT_NAME_NOT_FOUND)
-    error = grant.acknowledge(parse_lease_state(state))
-    if error is not None:
-        raise SmbError(error)
+    client.acknowledge_lease(request.negotiated.client_guid, key, parse_lease_state(state))
     return Reply(
         _LEASE_ACKNOWLEDGEMENT.pack(_LEASE_ACKNOWLEDGEMENT_STRUCTURE_SIZE, 0, 0, key, state, 0)
     )

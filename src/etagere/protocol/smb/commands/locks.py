@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etagere.engine.interface import Refused
 from etagere.nt_status import NtStatus
+from etagere.opens.locks import LockRange
 from etagere.protocol.smb.requests import Reply, Request
-from etagere.protocol.smb.status import SmbError
+from etagere.protocol.smb.status import SmbError, status_of
 
 if TYPE_CHECKING:
     from etagere.opens.client import ShareClient
@@ -94,23 +95,18 @@ async def _lock(
         if len(elements) > 1 and not element.flags & _FAIL_IMMEDIATELY:
             # Only a single lock may wait.
             raise SmbError(NtStatus.INVALID_PARAMETER)
-    locked: list[LockElement] = []
+        _check_range(element)
+    ranges = [LockRange(one.start, one.end, bool(one.flags & _EXCLUSIVE)) for one in elements]
     try:
-        for element in elements:
-            _check_range(element)
+        if elements[0].flags & _FAIL_IMMEDIATELY:
+            await client.lock_all(handle, ranges)
+        else:
+            start, end, exclusive = ranges[0]
             await client.lock(
-                handle,
-                element.start,
-                element.end,
-                exclusive=bool(element.flags & _EXCLUSIVE),
-                waits=not element.flags & _FAIL_IMMEDIATELY,
-                on_wait=request.pend,
+                handle, start, end, exclusive=exclusive, waits=True, on_wait=request.pend
             )
-            locked.append(element)
-    except BaseException as error:
-        for element in locked:
-            client.unlock(handle, element.start, element.end)
-        if isinstance(error, Refused) and error.refusal.code == "FileLockConflict":
+    except Refused as refused:
+        if status_of(refused.refusal) is NtStatus.FILE_LOCK_CONFLICT:
             raise SmbError(NtStatus.LOCK_NOT_GRANTED) from None
         raise
 

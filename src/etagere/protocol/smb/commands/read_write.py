@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etagere.nt_status import NtStatus
 from etagere.protocol.smb.access import AccessMask
 from etagere.protocol.smb.buffers import variable_part
 from etagere.protocol.smb.commands.create import WRITE_THROUGH
 from etagere.protocol.smb.header import HEADER_BYTES
+from etagere.protocol.smb.information.files import length_of
+from etagere.protocol.smb.negotiation import IO_BYTES_MAX
 from etagere.protocol.smb.requests import Reply, Request
 from etagere.protocol.smb.state import Open
 from etagere.protocol.smb.status import SmbError
 
-IO_BYTES_MAX: Final = 1024 * 1024
-"""The longest read or write, as negotiated."""
+if TYPE_CHECKING:
+    from etagere.opens.client import ShareClient
+    from etagere.opens.handles import Handle
 
 _READ: Final = struct.Struct("<HBBIQQQIIIHH")
 _READ_RESPONSE: Final = struct.Struct("<HBxII4x")
@@ -67,6 +70,7 @@ async def read(request: Request) -> Reply:
         raise SmbError(NtStatus.INVALID_PARAMETER)
     if not opened.access & _READING:
         raise SmbError(NtStatus.ACCESS_DENIED)
+    client.check_read(handle, asked.offset, asked.offset + asked.length)
     contents = request.server.contents
     data = await contents.read(client.share, handle, asked.offset, asked.length)
     if len(data) < asked.minimum or (asked.length and not data):
@@ -126,11 +130,24 @@ async def write(request: Request) -> Reply:
     if not opened.access & _WRITING:
         raise SmbError(NtStatus.ACCESS_DENIED)
     if length:
-        is_through = asked.is_through or bool(opened.options & WRITE_THROUGH)
-        contents = request.server.contents
-        await contents.write(client.share, handle, asked.offset, asked.data, through=is_through)
-        opened.position = asked.offset + length
+        await _write(request, opened, client, handle, asked)
     return _write_reply(length)
+
+
+async def _write(
+    request: Request, opened: Open, client: ShareClient, handle: Handle, asked: WriteRequest
+) -> None:
+    contents, share, entry = request.server.contents, client.share, handle.entry
+    offset = asked.offset
+    if not opened.access & AccessMask.WRITE_DATA:
+        # A handle that may only append writes at the end of the file, whatever the offset.
+        length = contents.length(share, entry)
+        offset = length_of(await client.get_entry(handle)) if length is None else length
+    end = offset + len(asked.data)
+    client.check_write(handle, offset, end)
+    is_through = asked.is_through or bool(opened.options & WRITE_THROUGH)
+    await contents.write(share, handle, offset, asked.data, through=is_through)
+    opened.position = end
 
 
 async def _write_pipe(opened: Open, data: memoryview) -> Reply:
