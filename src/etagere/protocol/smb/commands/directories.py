@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-
 from etagere.engine.interface import Engine, ReadClass
 from etagere.model.files import Entry, EntryPath, ListEntries
 from etagere.model.shares import ShareRef
