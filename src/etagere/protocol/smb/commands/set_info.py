@@ -13,7 +13,7 @@ from etagere.protocol.smb.access import AccessMask
 from etagere.protocol.smb.buffers import variable_part
 from etagere.protocol.smb.commands.query_info import read_descriptor
 from etagere.protocol.smb.filetimes import from_filetime
-from etagere.protocol.smb.information.files import MODE_OPTIONS
+from etagere.protocol.smb.information.files import MODE_OPTIONS, length_of
 from etagere.protocol.smb.information.security import DACL, GROUP, OWNER, SACL, replace_parts
 from etagere.protocol.smb.paths import decode_path
 from etagere.protocol.smb.requests import Reply, Request
@@ -182,7 +182,7 @@ async def _rename_with(change: _Change, flags: int) -> None:
     if length > len(name):
         raise SmbError(NtStatus.INFO_LENGTH_MISMATCH)
     name = name[:length]
-    if name[:2] == b"\\\0":
+    if bytes(name[:2]) == b"\\\0":
         # Windows accepts the path with a backslash at its start, too.
         name = name[2:]
     path = decode_path(name)
@@ -248,10 +248,9 @@ async def _set_allocation(change: _Change) -> None:
     change.require(AccessMask.WRITE_DATA)
     (allocation,) = change.unpack(_LENGTH)
     client, handle = change.target
-    length = change.request.server.contents.length(client.share, handle.entry)
-    if length is None:
-        length = await client.get_length(handle)
-    await _resize(change, min(allocation, length))
+    length = length_of(await client.get_entry(handle))
+    if allocation < length:
+        await _resize(change, allocation)
 
 
 async def _set_valid_data_length(change: _Change) -> None:
