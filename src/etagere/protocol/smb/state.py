@@ -13,13 +13,10 @@ if TYPE_CHECKING:
     from etagere.model.shares import ShareName
     from etagere.opens.client import ShareClient
     from etagere.opens.handles import Handle
-<<<<<<< HEAD
+    from etagere.opens.watches import Watch
     from etagere.protocol.smb.encryption import Sealer
     from etagere.protocol.smb.signing import Signer
     from etagere.protocol.smb.spnego import Acceptor
-=======
-    from etagere.opens.watches import Watch
->>>>>>> 3f286617 (Answer queries and changes of information, listings, IOCTLs and watches)
 
 
 def _ignore(_body: bytes) -> None:
