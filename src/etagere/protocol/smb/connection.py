@@ -561,9 +561,7 @@ class Connection:
 
     def _send_break(self, session: Session, body: bytes) -> None:
         """Sends a break notification, which is not signed ([MS-SMB2] 3.3.4.6)."""
-        header = Header(
-            Command.OPLOCK_BREAK, flags=int(Flags.RESPONSE), message_id=NO_MESSAGE_ID
-        )
+        header = Header(Command.OPLOCK_BREAK, flags=int(Flags.RESPONSE), message_id=NO_MESSAGE_ID)
         buffers = pack_message(header, Reply(body))
         if session.is_encrypted and session.sealer is not None:
             buffers = session.sealer.seal(buffers, session.id)

@@ -227,12 +227,8 @@ def negotiate_response(
     return fixed + tail
 
 
-def _response_contexts(
-    negotiated: Negotiated, asked: Collection[int], salt: bytes
-) -> list[bytes]:
-    contexts = [
-        (ContextType.PREAUTH_INTEGRITY, struct.pack("<HHH", 1, len(salt), _SHA512) + salt)
-    ]
+def _response_contexts(negotiated: Negotiated, asked: Collection[int], salt: bytes) -> list[bytes]:
+    contexts = [(ContextType.PREAUTH_INTEGRITY, struct.pack("<HHH", 1, len(salt), _SHA512) + salt)]
     if ContextType.ENCRYPTION in asked:
         # 0: no cipher in common.
         contexts.append((ContextType.ENCRYPTION, struct.pack("<HH", 1, negotiated.cipher or 0)))

@@ -156,7 +156,6 @@ def _new_time(filetime: int) -> int:
 
 
 _REPLACE: Final = 0x0000_0001
-_IGNORE_READ_ONLY: Final = 0x0000_0040
 
 
 async def _rename(change: _Change) -> None:
@@ -165,10 +164,10 @@ async def _rename(change: _Change) -> None:
 
 
 async def _rename_extended(change: _Change) -> None:
-    """FileRenameInformationEx ([MS-FSCC] 2.4.44), without POSIX semantics: an open file is not
-    replaced."""
+    """FileRenameInformationEx ([MS-FSCC] 2.4.44), without POSIX semantics: neither an open file nor
+    a read-only one is replaced."""
     flags = change.unpack(_RENAME)[0]
-    if flags & ~(_REPLACE | _IGNORE_READ_ONLY):
+    if flags & ~_REPLACE:
         raise SmbError(NtStatus.NOT_SUPPORTED)
     await _rename_with(change, flags)
 
@@ -193,7 +192,6 @@ async def _rename_with(change: _Change, flags: int) -> None:
         target.handle,
         path.components,
         replace=bool(flags & _REPLACE),
-        ignore_read_only=bool(flags & _IGNORE_READ_ONLY),
         on_wait=change.request.pend,
     )
 
@@ -229,7 +227,7 @@ async def _set_disposition_extended(change: _Change) -> None:
 async def _set_delete_pending(change: _Change, is_pending: bool) -> None:
     client, handle = change.target
     if is_pending:
-        await client.set_delete_pending(handle)
+        await client.set_delete_pending(handle, on_wait=change.request.pend)
     else:
         client.clear_delete_pending(handle)
 
