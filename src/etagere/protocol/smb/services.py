@@ -20,7 +20,7 @@ class Contents(Protocol):
 
     async def read(
         self, share: ShareOpens, handle: Handle, offset: int, length: int
-    ) -> bytes | bytearray | memoryview:
+    ) -> bytes | memoryview:
         """Returns bytes; none at or behind the end of the file."""
         ...
 
@@ -29,13 +29,10 @@ class Contents(Protocol):
         share: ShareOpens,
         handle: Handle,
         offset: int,
-        data: bytes | bytearray | memoryview,
-        *,
+        data: bytes | memoryview,
         through: bool = False,
-        preserve_written: bool = False,
     ) -> None:
-        """Writes bytes, which every reader sees from now on. With `through`, they are durable. With
-        `preserve_written`, the last write time stays as it is."""
+        """Writes bytes, which every reader sees from now on. With `through`, they are durable."""
         ...
 
     async def flush(self, share: ShareOpens, entry: OpenEntry) -> None:
@@ -48,13 +45,7 @@ class Contents(Protocol):
 
     async def clear(self, share: ShareOpens, handle: Handle, start: int, end: int) -> None: ...
 
-    async def allocated_ranges(
-        self, share: ShareOpens, handle: Handle, start: int, end: int, limit: int
-    ) -> list[tuple[int, int]]:
-        """Returns the ranges that were written, at most one more than the limit."""
-        ...
-
-    def length(self, share: ShareOpens, entry: OpenEntry) -> int | None:
+    def length(self, entry: OpenEntry) -> int | None:
         """Returns the length with the writes that are not in the ledger yet; None: the length in
         the ledger is right."""
         ...
