@@ -128,14 +128,7 @@ async def write(request: Request) -> Reply:
     if length:
         is_through = asked.is_through or bool(opened.options & WRITE_THROUGH)
         contents = request.server.contents
-        await contents.write(
-            client.share,
-            handle,
-            asked.offset,
-            asked.data,
-            through=is_through,
-            preserve_written=handle.preserves_written,
-        )
+        await contents.write(client.share, handle, asked.offset, asked.data, through=is_through)
         opened.position = asked.offset + length
     return _write_reply(length)
 
