@@ -336,6 +336,8 @@ class ListEntries(Command, frozen=True):
     hidden_ids: frozenset[int] = frozenset()
     """The IDs of entries that are not listed, because they are deleted as soon as the last handle
     on them is closed."""
+    directory_id: int | None = None
+    """The ID of the directory, if the client has it open: its path may change any time."""
 
 
 class OpenFile(Command, frozen=True):

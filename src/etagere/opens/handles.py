@@ -74,6 +74,8 @@ class Handle:
     """When the client last reconnected to it."""
     grant: CacheGrant | None = None
     deletes_on_close: bool = False
+    preserves_written: bool = False
+    """Whether writes leave the last write time as it is, because the client has set it."""
     is_open: bool = True
 
 

@@ -21,6 +21,7 @@ from etagere.opens.changes import ChangeSignal
 from etagere.opens.deletions import EntryDeleter, PendingDeletions
 from etagere.opens.gathering import GatheredFiles
 from etagere.opens.handles import Handle, HandlePage, OpenEntry, OpenTree, Session
+from etagere.opens.watches import Watches
 from etagere.operations.file.tree import LocatedEntry
 from etagere.rules.opens import (
     OpenMode,
@@ -68,6 +69,7 @@ class ShareOpens:
         self.current = OpenTree()
         self.changes = ChangeSignal()
         self.gathered = GatheredFiles(name, share_id, self.changes.notify)
+        self.watches = Watches()
         self.deletions = PendingDeletions(name, delete, self.changes)
         self.rest = RestAdmission(self.current, self.deletions, self.changes, self.gathered)
         self._snapshots: dict[int, OpenTree] = {}

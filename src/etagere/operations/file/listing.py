@@ -46,7 +46,9 @@ def list_directory(txn: ReadTxn, command: FillPage[ListEntries, Entry]) -> Steps
     names."""
     asked, step_size = command.asked, StepSize()
     tree = find_tree(txn, asked.path.ref)
-    directory_id = find_directory(txn, tree, asked.path.components).id
+    directory_id = asked.directory_id
+    if directory_id is None:
+        directory_id = find_directory(txn, tree, asked.path.components).id
     if tree.generation is None:
         slices = _current(txn, tree, directory_id, asked, step_size)
     else:

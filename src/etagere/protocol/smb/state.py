@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from etagere.model.shares import ShareName
     from etagere.opens.client import ShareClient
     from etagere.opens.handles import Handle
+    from etagere.opens.watches import Watch
     from etagere.protocol.smb.encryption import Sealer
     from etagere.protocol.smb.signing import Signer
     from etagere.protocol.smb.spnego import Acceptor
@@ -70,6 +71,7 @@ class Open:
     pipe: Pipe | None = None
     position: int = 0
     search: Search | None = None
+    watch: Watch | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +122,8 @@ class Session:
 
 
 def remove_open(opened: Open) -> None:
-    """Removes an open from its tree and session."""
+    """Removes an open from its tree and session, and ends what waits for it."""
+    if opened.watch is not None:
+        opened.watch.end()
     opened.tree.opens.pop(opened.id, None)
     opened.tree.session.opens.pop(opened.id, None)

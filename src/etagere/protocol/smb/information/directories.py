@@ -10,7 +10,6 @@ from etagere.model.files import Entry
 from etagere.protocol.smb.information.files import (
     allocation_of,
     attributes_of,
-    length_of,
     times_of,
 )
 
@@ -32,11 +31,12 @@ class ListedEntry(NamedTuple):
     name: bytes
     """In UTF-16."""
     entry: Entry
+    length: int
+    """With writes that are not in the ledger yet."""
 
 
 def _common(listed: ListedEntry) -> bytes:
-    entry = listed.entry
-    length = length_of(entry)
+    entry, length = listed.entry, listed.length
     return _COMMON.pack(
         0,
         0,
@@ -111,6 +111,17 @@ class EntryList:
         self._bytes_max = bytes_max
         self._last = 0
         self.data = bytearray()
+
+    def mark(self) -> tuple[int, int]:
+        """Returns the current state, for `rewind`."""
+        return len(self.data), self._last
+
+    def rewind(self, mark: tuple[int, int]) -> None:
+        """Removes the entries that were added since the mark."""
+        length, self._last = mark
+        del self.data[length:]
+        if self.data:
+            _NEXT.pack_into(self.data, self._last, 0)
 
     def add(self, listed: ListedEntry) -> bool:
         """Adds an entry; returns whether there was room for it."""

@@ -1,0 +1,52 @@
+"""Parts of security descriptors that clients read and set."""
+
+from __future__ import annotations
+
+import pytest
+
+from etagere.model.security_descriptors import Control, SecurityDescriptor
+from etagere.protocol.smb.information.security import (
+    DACL,
+    GROUP,
+    OWNER,
+    SACL,
+    replace_parts,
+    select_parts,
+)
+from etagere.rules.sddl import format_sddl, parse_sddl
+
+_OLD = parse_sddl("O:SYG:BAD:P(A;;FA;;;SY)S:(AU;SA;FA;;;WD)")
+_NEW = parse_sddl("O:BUG:BUD:(A;;FR;;;WD)")
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (OWNER, "O:SY"),
+        (GROUP, "G:BA"),
+        (DACL, "D:P(A;;FA;;;SY)"),
+        (SACL, "S:(AU;SA;FA;;;WD)"),
+        (OWNER | GROUP | DACL, "O:SYG:BAD:P(A;;FA;;;SY)"),
+        (0, ""),
+    ],
+)
+def test_selected(parts: int, expected: str) -> None:
+    assert format_sddl(select_parts(_OLD, parts)) == expected
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (OWNER, "O:BUG:BAD:P(A;;FA;;;SY)S:(AU;SA;FA;;;WD)"),
+        (GROUP, "O:SYG:BUD:P(A;;FA;;;SY)S:(AU;SA;FA;;;WD)"),
+        (DACL, "O:SYG:BAD:(A;;FR;;;WD)S:(AU;SA;FA;;;WD)"),
+        (0, "O:SYG:BAD:P(A;;FA;;;SY)S:(AU;SA;FA;;;WD)"),
+    ],
+)
+def test_replaced(parts: int, expected: str) -> None:
+    assert format_sddl(replace_parts(_OLD, _NEW, parts)) == expected
+
+
+def test_control_flags_follow_their_part() -> None:
+    descriptor = SecurityDescriptor(control=Control.DACL_PROTECTED | Control.SACL_PROTECTED)
+    assert select_parts(descriptor, DACL).control == Control.DACL_PROTECTED
