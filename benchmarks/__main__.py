@@ -22,6 +22,7 @@ from benchmarks import (
     queue_growth,
     queues,
     reads,
+    smb,
     space,
     table_growth,
     tables,
@@ -51,6 +52,7 @@ GROUPS = {
         table_growth.GROUP,
         http_files.GROUP,
         directory_growth.GROUP,
+        smb.GROUP,
     )
 }
 

@@ -72,7 +72,7 @@ def samba(directory: Path, shares: Sequence[str]) -> Iterator[SmbServer]:
     port = _free_port()
     user = _USER_OF_ROOT if os.geteuid() == 0 else getpass.getuser()
     for name in ("private", "state"):
-        (directory / name).mkdir()
+        (directory / name).mkdir(parents=True)
     text = _GLOBAL.format(port=port, guest=_GUEST, directory=directory)
     for share in shares:
         path = directory / "shares" / share

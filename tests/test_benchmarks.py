@@ -49,7 +49,7 @@ def _is_over_http(figure: Figure) -> bool:
 
 
 def _needs_others(figure: Figure) -> bool:
-    by_wrk = (
+    by_tools = (
         "appends.spread",
         "appends.one",
         "http.put",
@@ -58,8 +58,9 @@ def _needs_others(figure: Figure) -> bool:
         "tables.get",
         "tables.insert",
         "tables.group",
+        "smb.",  # by programs of Samba
     )
-    return figure.key.startswith(by_wrk) or (_is_over_http(figure) and _of_others(figure))
+    return figure.key.startswith(by_tools) or (_is_over_http(figure) and _of_others(figure))
 
 
 def test_only_named_figures_are_measured(
