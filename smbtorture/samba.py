@@ -58,7 +58,7 @@ vfs objects = acl_xattr streams_xattr
 
 
 def is_installed() -> bool:
-    return Path(SMBD).exists() and shutil.which("smbpasswd") is not None
+    return Path(SMBD).exists() and shutil.which("pdbedit") is not None
 
 
 def version() -> str:
@@ -82,13 +82,14 @@ def samba(directory: Path, shares: Sequence[str]) -> Iterator[SmbServer]:
     configuration = directory / "smb.conf"
     configuration.write_text(text, "utf-8")
     subprocess.run(
-        ["smbpasswd", "-c", str(configuration), "-a", "-s", user],
+        ["pdbedit", f"--configfile={configuration}", "--create", f"--user={user}", "-t"],
         input=f"{_PASSWORD}\n{_PASSWORD}\n",
         check=True,
         capture_output=True,
         text=True,
     )
-    command = [SMBD, "--foreground", "--no-process-group", "--configfile", str(configuration)]
+    command = [SMBD, "--foreground", "--no-process-group"]
+    command += [f"--configfile={configuration}", f"--log-basename={directory}"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         _wait_until_ready(process, port)
