@@ -239,7 +239,7 @@ def test_encrypted_compound() -> None:
     async def test(_: SmbFixture, client: FrameClient) -> None:
         client.seals = True
         client.compound((Command.CREATE, BODY, 0), (Command.CLOSE, SAME_FILE, RELATED))
-        (frame,) = client.frames or await client.settle()
+        (frame,) = await client.settle()
         assert [one.status for one in frame] == [0, 0]
         assert not any(one.is_signed for one in frame)
 
@@ -503,14 +503,14 @@ def test_outstanding_requests_are_limited(monkeypatch: pytest.MonkeyPatch) -> No
 
     async def test(_: SmbFixture, client: FrameClient) -> None:
         client.give(client.message(Command.WRITE, BODY))
-        assert client.connection.takes_frames
+        assert client.connection.accepts_frame()
         client.give(client.message(Command.WRITE, BODY))
-        assert not client.connection.takes_frames
+        assert not client.connection.accepts_frame()
         assert client.resumed == 0
         goes_on.set()
         assert len(await client.settle()) == 2
         assert client.resumed
-        assert client.connection.takes_frames
+        assert client.connection.accepts_frame()
 
     run(test)
 
@@ -526,7 +526,7 @@ def test_outstanding_bytes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def test(server: SmbFixture, client: FrameClient) -> None:
         given = 0
-        while client.connection.takes_frames:
+        while client.connection.accepts_frame():
             client.give(client.message(Command.READ, BODY, charge=16))
             given += 1
         assert given == 8
@@ -544,7 +544,7 @@ def test_pending_requests_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(server: SmbFixture, client: FrameClient) -> None:
         for _ in range(3):
             await client.ask(Command.LOCK, BODY)
-            assert client.connection.takes_frames
+            assert client.connection.accepts_frame()
         assert server.memory.used_bytes == 0
 
     run(test)
@@ -553,10 +553,10 @@ def test_pending_requests_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_frame_at_a_time_if_memory_is_scarce() -> None:
     async def test(server: SmbFixture, client: FrameClient) -> None:
         server.memory.add(1 << 30)
-        assert client.connection.takes_frames
+        assert client.connection.accepts_frame()
         client.give(client.message(Command.ECHO, ECHO))
-        assert not client.connection.takes_frames
+        assert not client.connection.accepts_frame()
         assert len(await client.settle()) == 1
-        assert client.connection.takes_frames
+        assert client.connection.accepts_frame()
 
     run(test)

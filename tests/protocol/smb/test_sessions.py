@@ -510,7 +510,7 @@ def test_end_of_a_connection_leaves_the_shares() -> None:
         assert share.clients == 1
         await client.connection.close()
         assert share.clients == 0
-        assert not client.connection.takes_frames
+        assert not client.connection.accepts_frame()
 
     run(test)
 
