@@ -155,6 +155,8 @@ def etagere(directory: Path, ends: contextlib.ExitStack, kind: str = BLOB) -> Se
         "0",
         "--file-port",
         "0",
+        "--smb-port",
+        "0",
     ]
     process = subprocess.Popen(
         [*serve, "--data", str(directory / "ours")],
