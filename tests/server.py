@@ -30,7 +30,10 @@ PREMIUM_ACCOUNT: Final = "premium"
 """An account whose file shares are premium."""
 PREMIUM_KEY: Final = base64.b64encode(bytes([3]) * 64).decode()
 SERVICES: Final = ("blob", "queue", "table", "file")
+PORTS: Final = (*SERVICES, "smb")
+"""What a server listens for."""
 DEVELOPMENT_PORT: Final = 10_000
+DEVELOPMENT_SMB_PORT: Final = 10_445
 WRONG_KEY: Final = base64.b64encode(b"x" * 64).decode()
 
 _numbers = itertools.count(1)
@@ -59,7 +62,7 @@ class Server:
     def start(self) -> None:
         """Starts the server and waits until it answers requests."""
         command = [sys.executable, *self.program, "serve", "--data", str(self.directory)]
-        for service in (*SERVICES, "smb"):
+        for service in PORTS:
             if f"--{service}-port" not in self._flags:
                 command += [f"--{service}-port", "0"]
         with self.log_path.open("ab") as log:
@@ -164,7 +167,8 @@ def served(directory: Path, *flags: str, command_prefix: tuple[str, ...] = ()) -
 
 @contextlib.contextmanager
 def development_port() -> Iterator[int]:
-    """Reserves port 10000 and the two after it, for one test at a time on this machine."""
+    """Reserves the default ports of a server, for one test at a time on this machine; yields the
+    first of them."""
     # The kernel releases an abstract socket name when its process ends, however it ends.
     with socket.socket(socket.AF_UNIX) as lock:
         name = f"\0etagere-port-{DEVELOPMENT_PORT}"
@@ -184,10 +188,11 @@ def _binds(lock: socket.socket, name: str) -> bool:
 
 
 def _ports_are_free() -> bool:
-    """Checks the Blob port and the ports of the other services, which follow it."""
-    for number in range(len(SERVICES)):
+    """Checks the Blob port, the ports of the other services, which follow it, and that of SMB."""
+    numbers = range(DEVELOPMENT_PORT, DEVELOPMENT_PORT + len(SERVICES))
+    for number in (*numbers, DEVELOPMENT_SMB_PORT):
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", DEVELOPMENT_PORT + number)) == 0:
+            if probe.connect_ex(("127.0.0.1", number)) == 0:
                 return False
     return True
 

@@ -20,6 +20,7 @@ from etagere.config import Config
 from etagere.engine import ledger
 from tests.server import (
     KEY,
+    PORTS,
     SECOND_ACCOUNT,
     SECOND_KEYS,
     SERVICES,
@@ -72,7 +73,7 @@ class Serving:
 
 def free_ports(*flags: str | Path) -> list[str]:
     """Returns flags with free ports for services without one."""
-    names = [f"--{service}-port" for service in SERVICES]
+    names = [f"--{service}-port" for service in PORTS]
     return [word for name in names if name not in flags for word in (name, "0")]
 
 
@@ -133,12 +134,18 @@ def test_introduction(tmp_path: Path) -> None:
             assert list(service.list_containers()) == []
         assert result["data"] == str(tmp_path / "etagere-data")
         assert result["stop"] == f"^C, or kill {server.pid}"
-        assert list(result) == [*SERVICES, "connect", "data", "stop"]
+        mounting = ["smb", "Linux:", "Windows:", "macOS:"]
+        assert list(result) == [*SERVICES, "connect", *mounting, "data", "stop"]
+        smb = result["smb"].partition("/SHARE")[0]
+        port = smb.removeprefix("smb://127.0.0.1:")
+        assert f" //127.0.0.1/SHARE DIR -o port={port}," in result["Linux:"]
+        assert rf" \\127.0.0.1\SHARE /user:devstoreaccount1 /TCPPORT:{port}" in result["Windows:"]
+        assert f"@127.0.0.1:{port}/SHARE DIR" in result["macOS:"]
         assert SECOND_KEYS[0] not in server.log()
         os.kill(server.pid, signal.SIGTERM)
         endpoints = [
             f"{name}={result[name].removesuffix('/devstoreaccount1')}" for name in SERVICES
-        ]
+        ] + [f"smb={smb}"]
         assert server.end() == (0, f"READY {' '.join(endpoints)}\n")
 
 
@@ -183,10 +190,19 @@ def test_introduction_with_tls(tmp_path: Path, certificates: Path) -> None:
 
 
 def test_unused_settings_are_reported(tmp_path: Path) -> None:
-    unused = ("--oauth", "development", "--smb-port", "2")
+    unused = ("--oauth", "development")
     with serving(tmp_path, *unused) as server:
         (line,) = (line for line in server.log().splitlines() if "oauth" in line)
         assert "has no effect yet" in line
+
+
+def test_server_without_smb(tmp_path: Path) -> None:
+    with serving(tmp_path, "--no-smb") as server:
+        assert server.introduction()["smb"] == "off"
+        os.kill(server.pid, signal.SIGTERM)
+        status, output = server.end()
+        assert status == 0
+        assert "smb=" not in output
 
 
 # Errors

@@ -16,7 +16,7 @@ from azure.storage.queue import QueueClient
 
 from tests.sdk.blob.clients import blob_service
 from tests.sdk.harness import refused
-from tests.server import ACCOUNT, KEY, SERVICES, Server, check, environment, eventually
+from tests.server import ACCOUNT, KEY, PORTS, Server, check, environment, eventually
 
 _DAY_SECONDS = 86_400
 _FAR_SECONDS = 3_650 * _DAY_SECONDS
@@ -193,7 +193,7 @@ def _messages(queue: QueueClient) -> int:
 
 
 def _free_ports() -> list[str]:
-    return [word for name in SERVICES for word in (f"--{name}-port", "0")]
+    return [word for name in PORTS for word in (f"--{name}-port", "0")]
 
 
 def test_a_clock_that_is_a_little_behind_is_accepted(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.server import SERVICES, environment, eventually
+from tests.server import PORTS, environment, eventually
 
 _READY: Final = re.compile(r"^READY (.*)\n", re.MULTILINE)
 
@@ -48,7 +48,7 @@ def broken_server(
     for each in (error, *more):
         strace += ["-e", f"inject={each.call}:error={each.name}:when={each.when}"]
     serve = [sys.executable, "-m", "etagere", "serve", "--data", str(directory), "--workers", "1"]
-    ports = [f"--{service}-port=0" for service in SERVICES]
+    ports = [f"--{service}-port=0" for service in PORTS]
     path = str(directory / error.path) if error.path else str(directory)
     with log_path.open("wb") as log, ready.open("wb") as out:
         process = subprocess.Popen(

@@ -28,6 +28,7 @@ from etagere.opens.handles import Handle, Session
 from etagere.opens.table import OpenTable
 from etagere.operations.file import shares
 from etagere.protocol.access_log import AccessLog
+from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.server import HttpServer
 from etagere.protocol.http.sharing import single_front_end
 from etagere.protocol.rest.authentication import Authenticator
@@ -74,6 +75,7 @@ class FileFrontEnd:
             Authenticator(self.engine, settings, {"file": shares.policies_of}),
             AccessLog(),
             single_front_end(),
+            MemoryBudget(),
         )
         self.table = OpenTable(self.engine)
         assembly = file.assemble_with(context, self.table)

@@ -307,9 +307,8 @@ class Connection:
 
     # Frames
 
-    @property
-    def takes_frames(self) -> bool:
-        """Whether another frame may be given. If not, `Link.resume` is called later."""
+    def accepts_frame(self) -> bool:
+        """Returns whether another frame may be given. If not, `Link.resume` is called later."""
         if self._is_closing:
             return False
         active = len(self._requests) - len(self._pending)
@@ -398,7 +397,7 @@ class Connection:
         """Counts a frame as outstanding no longer."""
         self._count(-frame.cost)
         frame.cost = 0
-        if self._is_full and self.takes_frames:
+        if self._is_full and self.accepts_frame():
             self._link.resume()
 
     def _forget_request(self, request: ServerRequest) -> None:

@@ -127,15 +127,17 @@ async def _dispatch(request: ServerRequest) -> Reply:
     if command != Command.NEGOTIATE:
         _ = request.negotiated  # raises `Disconnect`
     tree_id = _resolve(request)
+    session = request.found_session
+    if session is not None:
+        # First, so that responses are signed, whatever is wrong with the request.
+        verify(request, session)
     row = COMMANDS.get(command)
     if row is None:
         is_known = command in Command.__members__.values()
         raise SmbError(NtStatus.NOT_SUPPORTED if is_known else NtStatus.INVALID_PARAMETER)
-    session = request.found_session
-    if row.needs_session and (session is None or not session.is_authenticated):
-        raise SmbError(NtStatus.USER_SESSION_DELETED)
-    if session is not None:
-        verify(request, session)
+    if row.needs_session:
+        if session is None or not session.is_authenticated:
+            raise SmbError(NtStatus.USER_SESSION_DELETED)
         if row.needs_tree:
             tree = session.trees.get(tree_id)
             if tree is None:

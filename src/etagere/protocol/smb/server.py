@@ -207,7 +207,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             for _ in range(_TURN_FRAMES_MAX):
                 if self._transport is None or self._transport.is_closing():
                     return
-                if self._blocked_at is not None or not connection.takes_frames:
+                if self._blocked_at is not None or not connection.accepts_frame():
                     self._pause()
                     return
                 frame = self._reader.next()

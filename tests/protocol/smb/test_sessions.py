@@ -1,0 +1,525 @@
+"""SESSION_SETUP, LOGOFF and TREE_CONNECT on a connection without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from etagere.model.accounts import AddAccount
+from etagere.model.shares import ShareProtocol, ShareSettings
+from etagere.nt_status import NtStatus
+from etagere.operations.accounts import add_account
+from etagere.protocol.smb import limits, logons, sessions, trees
+from etagere.protocol.smb.header import Command, Flags
+from etagere.protocol.smb.logons import LogonDelays
+from etagere.settings import ConfiguredAccount, Settings, decode_key
+from tests.protocol.smb.frames import (
+    ECHO,
+    REMOTE,
+    FrameClient,
+    SmbFixture,
+    setup_body,
+    tree_body,
+)
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
+
+Run = Callable[[SmbFixture], Coroutine[Any, Any, None]]
+SECOND = ConfiguredAccount(SECOND_ACCOUNT, tuple(map(decode_key, SECOND_KEYS)))
+DISCONNECT = struct.pack("<HH", 4, 0)
+
+
+@pytest.fixture(autouse=True)
+def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logons, "LOGON_DELAY_SECONDS", 0.001)
+
+
+def run(test: Run, **settings: Any) -> None:
+    asyncio.run(test(SmbFixture(Settings(**settings))))
+
+
+COMBINATIONS = [
+    (0x210, {}),
+    (0x300, {}),
+    (0x302, {}),
+    *((0x311, {"ciphers": (cipher,)}) for cipher in (1, 2, 4)),
+    *((0x311, {"signing": (algorithm,)}) for algorithm in (0, 1, 2)),
+]
+
+
+@pytest.mark.parametrize(("dialect", "options"), COMBINATIONS)
+def test_logon(dialect: int, options: dict[str, Any]) -> None:
+    async def test(server: SmbFixture) -> None:
+        client = server.connect()
+        await client.negotiate([dialect], **options)
+        first, last = await client.log_on()
+        assert first.status == NtStatus.MORE_PROCESSING_REQUIRED
+        assert not first.is_signed
+        assert last.status == NtStatus.SUCCESS
+        # The client can verify what the server derived its keys from.
+        assert last.is_signed
+        assert client.signer is not None
+        assert client.signer.verify(last.data)
+        assert client.is_authenticated
+        answer = await client.ask(Command.ECHO, ECHO)
+        assert answer.is_signed
+        assert client.signer.verify(answer.data)
+        if dialect >= 0x300:
+            client.seals = True
+            answer = await client.ask(Command.ECHO, ECHO)
+            assert not answer.is_signed
+            assert answer.status == NtStatus.SUCCESS
+        await client.connection.close()
+        assert not len(server.sessions)
+
+    run(test)
+
+
+def test_both_keys_of_accounts_are_passwords() -> None:
+    async def test(server: SmbFixture) -> None:
+        keys = [bytes([number]) * 64 for number in (1, 2)]
+        await server.engine.write(add_account, AddAccount("kept", *keys))
+        for user in (SECOND_ACCOUNT, SECOND_ACCOUNT.upper(), "kept"):
+            for key in SECOND_KEYS:
+                client = server.connect(REMOTE)
+                await client.negotiate([0x311])
+                assert (await client.log_on(user, key))[-1].status == NtStatus.SUCCESS
+
+    run(test, accounts=(SECOND,))
+
+
+@pytest.mark.parametrize(
+    ("user", "password"),
+    [(ACCOUNT, WRONG_KEY), (ACCOUNT, ""), ("nobody", KEY), ("no/body", KEY), ("", "")],
+)
+def test_failed_logon(user: str, password: str) -> None:
+    async def test(server: SmbFixture) -> None:
+        client = server.connect()
+        await client.negotiate([0x311])
+        if not user:
+            # An anonymous logon.
+            body = setup_body(b"NTLMSSP\0")
+            answer = await client.ask(Command.SESSION_SETUP, body)
+        else:
+            answer = (await client.log_on(user, password))[-1]
+        assert answer.status == NtStatus.LOGON_FAILURE
+        assert not len(server.sessions)
+        assert not client.is_authenticated
+        client.session_id = 0
+        assert (await client.log_on())[-1].status == NtStatus.SUCCESS
+
+    run(test)
+
+
+def test_development_account_is_local() -> None:
+    async def test(server: SmbFixture) -> None:
+        client = server.connect(REMOTE)
+        await client.negotiate([0x311])
+        assert (await client.log_on())[-1].status == NtStatus.ACCESS_DENIED
+
+    run(test)
+
+
+def test_failures_are_answered_later_and_later() -> None:
+    delays = LogonDelays()
+    delay = limits.LOGON_DELAY_SECONDS_MAX
+    found = [delays.count_failure("a", 0) for _ in range(20)]
+    assert found == sorted(found)
+    assert found[0] < found[1] < delay == found[-1]
+    assert delays.count_failure("b", 0) == found[0]
+    assert delays.count_failure("a", limits.LOGON_MEMORY_SECONDS + 1) == found[0]
+
+
+def test_many_failures_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "FAILED_LOGONS_MAX", 2)
+
+    async def test(server: SmbFixture) -> None:
+        client = server.connect()
+        await client.negotiate([0x311])
+        for _ in range(2):
+            client.session_id = 0
+            await client.log_on(ACCOUNT, WRONG_KEY)
+        client.session_id = 0
+        client.give(client.message(Command.SESSION_SETUP, setup_body(b"garbage")))
+        await asyncio.sleep(0.05)
+        assert await client.settle() == []
+        assert client.is_aborted
+
+    run(test)
+
+
+# Encryption
+
+
+@pytest.mark.parametrize(
+    ("mode", "address", "is_required"),
+    [
+        ("auto", "127.0.0.1:1", False),
+        ("auto", REMOTE, True),
+        ("required", "127.0.0.1:1", True),
+        ("required", REMOTE, True),
+        ("off", REMOTE, False),
+    ],
+)
+@pytest.mark.parametrize("dialect", [0x210, 0x300, 0x311])
+def test_required_encryption(mode: str, address: str, is_required: bool, dialect: int) -> None:
+    async def test(server: SmbFixture) -> None:
+        client = server.connect(address)
+        await client.negotiate([dialect])
+        last = (await client.log_on(SECOND_ACCOUNT, SECOND_KEYS[0]))[-1]
+        if not is_required:
+            assert last.status == NtStatus.SUCCESS
+            assert struct.unpack_from("<H", last.body, 2) == (0,)
+            assert (await client.ask(Command.ECHO, ECHO)).status == NtStatus.SUCCESS
+            return
+        if dialect == 0x210:
+            assert last.status == NtStatus.ACCESS_DENIED
+            assert not len(server.sessions)
+            return
+        assert last.status == NtStatus.SUCCESS
+        assert struct.unpack_from("<H", last.body, 2) == (4,)
+        assert last.is_signed
+        refused = await client.ask(Command.TREE_CONNECT, tree_body(r"\\server\IPC$"))
+        assert refused.status == NtStatus.ACCESS_DENIED
+        client.seals = True
+        answer = await client.ask(Command.TREE_CONNECT, tree_body(r"\\server\IPC$"))
+        assert answer.status == NtStatus.SUCCESS
+        assert struct.unpack_from("<I", answer.body, 4) == (0x8000,)
+
+    run(test, accounts=(SECOND,), smb_encryption=mode)
+
+
+def test_client_without_ciphers_where_encryption_is_required() -> None:
+    async def test(server: SmbFixture) -> None:
+        client = server.connect()
+        await client.negotiate([0x311], ciphers=())
+        assert (await client.log_on())[-1].status == NtStatus.ACCESS_DENIED
+
+    run(test, smb_encryption="required")
+
+
+def test_encrypted_garbage_disconnects() -> None:
+    async def test(server: SmbFixture) -> None:
+        for spoil in (40, 60, -1):
+            client = await server.log_on()
+            assert client.sealer is not None
+            message = client.message(Command.ECHO, ECHO, signs=False)
+            frame = bytearray(b"".join(client.sealer.seal([message], client.session_id)))
+            frame[spoil] ^= 1
+            client.give(frame)
+            assert client.is_aborted
+            assert await client.settle() == []
+
+    run(test)
+
+
+def test_message_encrypted_for_another_session_disconnects() -> None:
+    async def test(server: SmbFixture) -> None:
+        client = await server.log_on()
+        own, own_signer, own_sealer = client.session_id, client.signer, client.sealer
+        client.session_id, client.signer = 0, None
+        assert (await client.log_on())[-1].status == NtStatus.SUCCESS
+        other = client.session_id
+        assert other != own
+        client.session_id, client.signer, client.sealer = own, own_signer, own_sealer
+        client.seals = True
+        client.give(client.message(Command.ECHO, ECHO, session_id=other))
+        assert await client.settle() == []
+        assert client.is_aborted
+
+    run(test)
+
+
+# Signatures
+
+
+@pytest.mark.parametrize("dialect", [0x210, 0x302, 0x311])
+def test_wrong_signature(dialect: int) -> None:
+    async def test(server: SmbFixture) -> None:
+        client = await server.log_on(dialect)
+        message = client.message(Command.TREE_CONNECT, tree_body(r"\\server\IPC$"))
+        message[-1] ^= 1
+        client.give(message)
+        ((answer,),) = await client.settle()
+        assert answer.status == NtStatus.ACCESS_DENIED
+        assert (await client.connect_tree(r"\\server\IPC$")).status == NtStatus.SUCCESS
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "mode", "status"),
+    [
+        (0x210, 1, NtStatus.SUCCESS),
+        (0x210, 3, NtStatus.ACCESS_DENIED),
+        (0x302, 1, NtStatus.SUCCESS),
+        (0x302, 3, NtStatus.ACCESS_DENIED),
+        # It protects the negotiation.
+        (0x311, 1, NtStatus.ACCESS_DENIED),
+    ],
+)
+def test_missing_signature(dialect: int, mode: int, status: NtStatus) -> None:
+    async def test(server: SmbFixture) -> None:
+        client = server.connect()
+        await client.negotiate([dialect], mode=mode)
+        await client.log_on()
+        client.signs = False
+        answer = await client.connect_tree(r"\\server\IPC$")
+        assert answer.status == status
+        assert answer.is_signed == (mode == 3)
+
+    run(test)
+
+
+# Sessions
+
+
+def test_reauthentication_keeps_the_keys() -> None:
+    async def test(server: SmbFixture) -> None:
+        client = await server.log_on()
+        await client.connect_tree(r"\\server\IPC$")
+        answers = await client.log_on(keeps_keys=True)
+        assert [answer.status for answer in answers] == [
+            NtStatus.MORE_PROCESSING_REQUIRED,
+            NtStatus.SUCCESS,
+        ]
+        assert client.signer is not None
+        assert client.signer.verify(answers[-1].data)
+        answer = await client.ask(Command.TREE_DISCONNECT, DISCONNECT)
+        assert answer.status == NtStatus.SUCCESS
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("user", "key", "status"),
+    [
+        (SECOND_ACCOUNT, SECOND_KEYS[0], NtStatus.ACCESS_DENIED),
+        (ACCOUNT, WRONG_KEY, NtStatus.LOGON_FAILURE),
+    ],
+)
+def test_reauthentication_as_somebody_else(user: str, key: str, status: NtStatus) -> None:
+    async def test(server: SmbFixture) -> None:
+        client = await server.log_on()
+        assert (await client.log_on(user, key, keeps_keys=True))[-1].status == status
+        answer = await client.connect_tree(r"\\server\IPC$")
+        assert answer.status == NtStatus.USER_SESSION_DELETED
+
+    run(test, accounts=(SECOND,))
+
+
+def test_previous_session_is_closed() -> None:
+    async def test(server: SmbFixture) -> None:
+        await server.create_share()
+        old = await server.log_on()
+        await old.connect_tree()
+        new = server.connect()
+        await new.negotiate([0x311])
+        assert (await new.log_on(previous=old.session_id))[-1].status == NtStatus.SUCCESS
+        answer = await old.ask(Command.TREE_DISCONNECT, DISCONNECT)
+        assert answer.status == NtStatus.USER_SESSION_DELETED
+        assert len(server.sessions) == 1
+
+    run(test)
+
+
+def test_previous_session_of_another_account_stays() -> None:
+    async def test(server: SmbFixture) -> None:
+        old = await server.log_on()
+        new = server.connect()
+        await new.negotiate([0x311])
+        await new.log_on(SECOND_ACCOUNT, SECOND_KEYS[0], previous=old.session_id)
+        assert (await old.connect_tree(r"\\server\IPC$")).status == NtStatus.SUCCESS
+
+    run(test, accounts=(SECOND,))
+
+
+@pytest.mark.parametrize("dialect", [0x210, 0x302, 0x311])
+def test_binding_is_refused(dialect: int) -> None:
+    async def test(server: SmbFixture) -> None:
+        first = await server.log_on(dialect)
+        second = server.connect()
+        await second.negotiate([dialect])
+        second.session_id = first.session_id
+        answer = await second.ask(Command.SESSION_SETUP, setup_body(b"", flags=1))
+        assert answer.status == NtStatus.REQUEST_NOT_ACCEPTED
+
+    run(test)
+
+
+def test_logoff() -> None:
+    async def test(server: SmbFixture) -> None:
+        await server.create_share()
+        client = await server.log_on()
+        await client.connect_tree()
+        answer = await client.ask(Command.LOGOFF, DISCONNECT)
+        assert answer.status == NtStatus.SUCCESS
+        assert answer.is_signed
+        assert not len(server.sessions)
+        answer = await client.ask(Command.LOGOFF, DISCONNECT)
+        assert answer.status == NtStatus.USER_SESSION_DELETED
+
+    run(test)
+
+
+def test_sessions_of_a_connection_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "SESSIONS_PER_CONNECTION_MAX", 2)
+
+    async def test(server: SmbFixture) -> None:
+        client = await server.log_on()
+        token = b"NTLMSSP\0" + struct.pack("<II16x", 1, 0xE2088297)
+        statuses = [
+            (await client.ask(Command.SESSION_SETUP, setup_body(token), session_id=0)).status
+            for _ in range(2)
+        ]
+        assert statuses == [NtStatus.MORE_PROCESSING_REQUIRED, NtStatus.INSUFFICIENT_RESOURCES]
+
+    run(test)
+
+
+@pytest.mark.parametrize("length", [0, 2, 23])
+def test_short_session_setup(length: int) -> None:
+    async def test(server: SmbFixture) -> None:
+        client = server.connect()
+        await client.negotiate([0x311])
+        body = setup_body(b"")[:length]
+        answer = await client.ask(Command.SESSION_SETUP, body)
+        assert answer.status == NtStatus.INVALID_PARAMETER
+
+    run(test)
+
+
+def test_session_that_is_being_authenticated_is_of_no_use() -> None:
+    async def test(server: SmbFixture) -> None:
+        client = server.connect()
+        await client.negotiate([0x311])
+        token = b"NTLMSSP\0" + struct.pack("<II16x", 1, 0xE2088297)
+        answer = await client.ask(Command.SESSION_SETUP, setup_body(token))
+        client.session_id = answer.header.session_id
+        assert (await client.connect_tree()).status == NtStatus.USER_SESSION_DELETED
+
+    run(test)
+
+
+def test_echo_without_a_session() -> None:
+    async def test(server: SmbFixture) -> None:
+        client = server.connect()
+        await client.negotiate([0x311])
+        answer = await client.ask(Command.ECHO, ECHO)
+        assert (answer.status, answer.body) == (NtStatus.SUCCESS, ECHO)
+
+    run(test)
+
+
+# Trees
+
+
+def test_tree_connect_bytes() -> None:
+    async def test(server: SmbFixture) -> None:
+        await server.create_share()
+        client = await server.log_on()
+        disk = await client.connect_tree(r"\\ANY\BOX")
+        assert disk.body == bytes.fromhex("1000 01 00 00000000 00000000 ff011f00")
+        pipes = await client.connect_tree(r"\\any\ipc$")
+        assert pipes.body == bytes.fromhex("1000 02 00 00000000 00000000 ff011f00")
+        assert pipes.header.tree_id != disk.header.tree_id
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (r"\\server\none", NtStatus.BAD_NETWORK_NAME),
+        (r"\\server\no_share", NtStatus.BAD_NETWORK_NAME),
+        (r"\\server\box\x", NtStatus.BAD_NETWORK_NAME),
+        ("\\\\server\\", NtStatus.BAD_NETWORK_NAME),
+        (r"\\server", NtStatus.INVALID_PARAMETER),
+        ("box", NtStatus.INVALID_PARAMETER),
+        ("", NtStatus.INVALID_PARAMETER),
+        (r"\\server" + "\\" + "x" * 2_000, NtStatus.INVALID_PARAMETER),
+    ],
+)
+def test_shares_that_do_not_exist(path: str, status: NtStatus) -> None:
+    async def test(server: SmbFixture) -> None:
+        await server.create_share()
+        client = await server.log_on()
+        assert (await client.connect_tree(path)).status == status
+
+    run(test)
+
+
+def test_nfs_share() -> None:
+    async def test(server: SmbFixture) -> None:
+        await server.create_share(settings=ShareSettings(protocol=ShareProtocol.NFS))
+        client = await server.log_on()
+        assert (await client.connect_tree()).status == NtStatus.BAD_NETWORK_NAME
+
+    run(test)
+
+
+def test_path_outside_the_message() -> None:
+    async def test(server: SmbFixture) -> None:
+        client = await server.log_on()
+        body = struct.pack("<HHHH", 9, 0, 72, 500) + b"\\\0\\\0"
+        answer = await client.ask(Command.TREE_CONNECT, body)
+        assert answer.status == NtStatus.INVALID_PARAMETER
+
+    run(test)
+
+
+def test_trees_of_a_session_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "TREES_PER_SESSION_MAX", 2)
+
+    async def test(server: SmbFixture) -> None:
+        client = await server.log_on()
+        statuses = [(await client.connect_tree(r"\\s\IPC$")).status for _ in range(3)]
+        assert statuses == [
+            NtStatus.SUCCESS,
+            NtStatus.SUCCESS,
+            NtStatus.INSUFFICIENT_RESOURCES,
+        ]
+
+    run(test)
+
+
+def test_tree_disconnect() -> None:
+    async def test(server: SmbFixture) -> None:
+        await server.create_share()
+        client = await server.log_on()
+        await client.connect_tree()
+        assert (await client.ask(Command.TREE_DISCONNECT, DISCONNECT)).status == NtStatus.SUCCESS
+        answer = await client.ask(Command.TREE_DISCONNECT, DISCONNECT)
+        assert answer.status == NtStatus.NETWORK_NAME_DELETED
+
+    run(test)
+
+
+def test_end_of_a_connection_leaves_the_shares() -> None:
+    async def test(server: SmbFixture) -> None:
+        await server.create_share()
+        client = await server.log_on()
+        await client.connect_tree()
+        (session,) = client.connection.sessions.values()
+        (tree,) = session.trees.values()
+        assert tree.client is not None
+        share = tree.client.share
+        assert share.clients == 1
+        await client.connection.close()
+        assert share.clients == 0
+        assert not client.connection.accepts_frame()
+
+    run(test)
+
+
+def test_flags_of_responses() -> None:
+    async def test(server: SmbFixture) -> None:
+        client: FrameClient = await server.log_on()
+        priority = 3 << 4
+        answer = await client.ask(Command.ECHO, ECHO, flags=priority)
+        assert answer.header.flags == Flags.RESPONSE | Flags.SIGNED | priority
+
+    run(test)
