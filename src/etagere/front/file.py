@@ -22,6 +22,8 @@ from etagere.protocol.sources.opening import Sources
 SERVICES = ("file", "smb")
 _NETBIOS_NAME_CHARACTERS_MAX = 15
 _GUID_BYTES = 16
+_GATHERED_PART = 3
+"""The part of the memory budget that gathered writes may take."""
 
 
 def assemble(context: FrontEndContext) -> Assembly:
@@ -59,12 +61,20 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
     ]
     smb = None
     if settings.smb:
+        contents = FileContents(
+            engine,
+            store,
+            opens,
+            context.memory,
+            bytes_max=context.config.memory_budget_bytes // _GATHERED_PART,
+        )
+        closing.append(("store gathered writes", contents.close))
         clock = SystemClock()
         smb = SmbServices(
             engine,
             store,
             opens,
-            FileContents(engine, store, opens, context.memory),
+            contents,
             settings,
             clock,
             guid=os.urandom(_GUID_BYTES),
