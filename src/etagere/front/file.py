@@ -14,6 +14,7 @@ from etagere.front.process import JOB_PAUSE_SECONDS, Assembly, FrontEndContext
 from etagere.jobs.copying import FILE_COPIES, Copying
 from etagere.jobs.supervision import Job
 from etagere.opens.contents import FileContents
+from etagere.opens.remote import OpensServer
 from etagere.opens.table import OpenTable
 from etagere.protocol.file.service import FileService
 from etagere.protocol.smb.services import SmbServices
@@ -59,6 +60,7 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
         ("close sources", sources.close),
         ("end deletions", opens.close),
     ]
+    others = OpensServer(context.directory, opens)
     smb = None
     if settings.smb:
         contents = FileContents(
@@ -81,6 +83,8 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
             name=_netbios_name(socket.gethostname()),
             started=clock.wall(),
         )
+    # The last: without it, other processes would read files as the ledger has them.
+    closing.append(("end operations of other processes", others.close))
     return Assembly((service,), jobs, closing, smb)
 
 
