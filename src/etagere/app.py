@@ -34,6 +34,7 @@ from etagere.front import file as file_front
 from etagere.front.process import Assemble, FrontEnd, ReadyBarrier
 from etagere.jobs import health, purging
 from etagere.jobs.health import SUPERVISOR_NAME, open_health_socket, server_status
+from etagere.opens import remote as opens_socket
 from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
 from etagere.protocol.http.sharing import FrontEndTable
 from etagere.settings import DEFAULT_WORKERS_MAX, Settings
@@ -54,6 +55,7 @@ _OWN_NAMES = (
     coordination.lock_name(collector.TASK),
     coordination.lock_name(purging.TASK),
     SOCKET_NAME,
+    opens_socket.SOCKET_NAME,
     reserve.RESERVE_NAME,
     *(f"{ledger.DATABASE_NAME}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
     body_files.DIRECTORY_NAME,

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any
 
+from hypothesis.strategies import SearchStrategy
+
 from etagere.bodies.store import BodyStore
 from etagere.engine.interface import C, Engine, ReadTxn, T, WriteTxn
 from etagere.model.files import Entry, FileNode
@@ -15,7 +17,7 @@ from etagere.opens.contents import FileContents
 from etagere.opens.handles import Handle
 from etagere.rules.opens import RestAccess
 from tests.opens.fixture import OpensFixture, R, W, opened
-from tests.operations.file.fixture import SHARE, path_of
+from tests.operations.file.fixture import path_of
 from tests.operations.fixture import Test, engine_property_test, engine_test
 
 
@@ -132,4 +134,8 @@ def contents_test(body: Callable[[ContentsFixture], Awaitable[None]]) -> Test:
     return engine_test(ContentsFixture, body)
 
 
-__all__ = ["SHARE", "engine_property_test"]
+def contents_property_test(
+    examples: SearchStrategy[T], *, count: int
+) -> Callable[[Callable[[ContentsFixture, T], Awaitable[None]]], Test]:
+    """Turns a coroutine into a property test that runs with every engine."""
+    return lambda body: engine_property_test(ContentsFixture, examples, count, body)

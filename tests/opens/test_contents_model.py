@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from etagere.model.files import Entry
 from etagere.opens.handles import Handle
 from etagere.rules.opens import RestAccess
-from tests.opens.contents_fixture import ContentsFixture, engine_property_test
+from tests.opens.contents_fixture import ContentsFixture, contents_property_test
 from tests.opens.fixture import R, W, opened
 from tests.operations.file.fixture import path_of
 
@@ -19,16 +21,17 @@ _LENGTH_MAX = 300
 class Step(NamedTuple):
     kind: str
     at: int
-    count: int
+    length: int
 
 
+_KINDS = (
+    *("write", "write", "write", "read", "read", "resize", "clear", "flush", "store", "rest"),
+    *("put_range", "replace", "pause", "snapshot", "reopen"),
+)
 _STEPS = st.lists(
     st.builds(
         Step,
-        st.sampled_from(
-            ("write", "write", "write", "read", "read", "resize", "clear", "flush", "store", "rest")
-            + ("put range", "replace", "pause", "snapshot", "reopen")
-        ),
+        st.sampled_from(_KINDS),
         st.integers(0, _LENGTH_MAX),
         st.integers(1, 80),
     ),
@@ -47,8 +50,8 @@ class _Run:
         self.frozen: list[tuple[int, bytes]] = []
 
     async def take(self, number: int, step: Step) -> None:
-        f, model, at, end = self.f, self.model, step.at, step.at + step.count
-        data = bytes([number + 1]) * step.count
+        f, model, at, end = self.f, self.model, step.at, step.at + step.length
+        data = bytes([number + 1]) * step.length
         match step.kind:
             case "write":
                 await f.smb_write(self.handle, at, data)
@@ -61,7 +64,7 @@ class _Run:
                 await f.clear_bytes(self.handle, at, end)
                 model[at:end] = bytes(len(model[at:end]))
             case "read":
-                assert await f.smb_read(self.handle, at, step.count) == model[at:end]
+                assert await f.smb_read(self.handle, at, step.length) == model[at:end]
             case "flush":
                 await f.flush(self.handle)
                 assert await f.stored_length(self.path) == len(model)
@@ -71,7 +74,7 @@ class _Run:
                     file.store_soon()
             case "rest":
                 assert await f.rest_bytes(self.path) == model
-            case "put range":
+            case "put_range":
                 await self._put_range(at, data)
             case "replace":
                 await self._rest(RestAccess.REPLACE, lambda: f.put(self.path, data))
@@ -95,7 +98,7 @@ class _Run:
             await self._rest(RestAccess.WRITE, lambda: self.f.put_range(self.path, at, data))
             self._replace(at, data)
 
-    async def _rest(self, access: RestAccess, change) -> None:  # type: ignore[no-untyped-def]
+    async def _rest(self, access: RestAccess, change: Callable[[], Awaitable[Entry]]) -> None:
         await self.f.table.rest(path_of(self.path), access, lambda _: change())
 
     async def check(self) -> None:
@@ -111,6 +114,7 @@ class _Run:
         await f.rest_delete(self.path)
 
 
+@contents_property_test(_STEPS, count=60)
 async def test_contents_are_those_of_a_bytearray(f: ContentsFixture, steps: list[Step]) -> None:
     if "client" not in f.__dict__:
         await f.start()
@@ -119,9 +123,3 @@ async def test_contents_are_those_of_a_bytearray(f: ContentsFixture, steps: list
         await run.take(number, step)
     await run.check()
     assert await f.usage() == 0
-
-
-test_contents = engine_property_test(
-    ContentsFixture, _STEPS, 60, test_contents_are_those_of_a_bytearray
-)
-del test_contents_are_those_of_a_bytearray

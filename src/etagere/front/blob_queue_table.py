@@ -11,6 +11,7 @@ from etagere.jobs.indexing import DROP_UNUSED_SECONDS, STORE_USES_SECONDS, Index
 from etagere.jobs.purging import purge
 from etagere.jobs.read_recording import PAUSE_SECONDS, ReadRecording
 from etagere.jobs.supervision import Job
+from etagere.opens.remote import RemoteOpens
 from etagere.protocol.blob.service import BlobService
 from etagere.protocol.queue.service import QueueService
 from etagere.protocol.sources.opening import Sources
@@ -24,7 +25,10 @@ def assemble(context: FrontEndContext) -> Assembly:
     engine, store, settings = context.engine, context.store, context.settings
     common = engine, context.authenticator, context.access_log
     collector = Collector(context.directory, engine, store, context.config)
-    sources = Sources(engine, store, context.authenticator, settings.copy_sources, context.ports)
+    opens = RemoteOpens(context.directory)
+    sources = Sources(
+        engine, store, context.authenticator, settings.copy_sources, context.ports, opens
+    )
     copying = Copying(engine, store, context.coordinator, BLOB_COPIES)
     folding = Folding(engine, store)
     indexing = Indexing(engine)

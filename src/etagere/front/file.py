@@ -14,6 +14,7 @@ from etagere.front.process import JOB_PAUSE_SECONDS, Assembly, FrontEndContext
 from etagere.jobs.copying import FILE_COPIES, Copying
 from etagere.jobs.supervision import Job
 from etagere.opens.contents import FileContents
+from etagere.opens.remote import OpensServer
 from etagere.opens.table import OpenTable
 from etagere.protocol.file.service import FileService
 from etagere.protocol.smb.services import SmbServices
@@ -22,6 +23,8 @@ from etagere.protocol.sources.opening import Sources
 SERVICES = ("file", "smb")
 _NETBIOS_NAME_CHARACTERS_MAX = 15
 _GUID_BYTES = 16
+_GATHERED_PART = 3
+"""The part of the memory budget that gathered writes may take."""
 
 
 def assemble(context: FrontEndContext) -> Assembly:
@@ -57,20 +60,31 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
         ("close sources", sources.close),
         ("end deletions", opens.close),
     ]
+    others = OpensServer(context.directory, opens)
     smb = None
     if settings.smb:
+        contents = FileContents(
+            engine,
+            store,
+            opens,
+            context.memory,
+            bytes_max=context.config.memory_budget_bytes // _GATHERED_PART,
+        )
+        closing.append(("store gathered writes", contents.close))
         clock = SystemClock()
         smb = SmbServices(
             engine,
             store,
             opens,
-            FileContents(engine, store, opens, context.memory),
+            contents,
             settings,
             clock,
             guid=os.urandom(_GUID_BYTES),
             name=_netbios_name(socket.gethostname()),
             started=clock.wall(),
         )
+    # The last: without it, other processes would read files as the ledger has them.
+    closing.append(("end operations of other processes", others.close))
     return Assembly((service,), jobs, closing, smb)
 
 

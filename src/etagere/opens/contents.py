@@ -21,7 +21,7 @@ from etagere.errors import Refusal
 from etagere.model.open_files import ListAllocated, OpenFileRef, ReadOpenFile
 from etagere.model.shares import ShareName
 from etagere.opens.changes import ChangeSignal
-from etagere.opens.extents import Buffer, Extent, part_of
+from etagere.opens.extents import Extent, part_of
 from etagere.opens.gathering import GatheredFile, Layer
 from etagere.opens.handles import Handle, OpenEntry
 from etagere.opens.share import ShareOpens
@@ -79,12 +79,14 @@ class FileContents:
         self._bytes_max = bytes_max
         self._reserved = 0
         self._room = ChangeSignal()
-        self._files: set[GatheredFile] = set()
-        """The files with gathered writes."""
+        self._files: dict[int, GatheredFile] = {}
+        """The files with gathered writes, by the IDs of their entries, which are unique."""
 
     # Reading
 
-    async def read(self, share: ShareOpens, handle: Handle, offset: int, length: int) -> Buffer:
+    async def read(
+        self, share: ShareOpens, handle: Handle, offset: int, length: int
+    ) -> bytes | memoryview:
         """Returns bytes of a file, fewer at its end, and none behind it."""
         entry = handle.entry
         ref = share.gathered.ref(entry)
@@ -104,7 +106,7 @@ class FileContents:
 
     async def _read_gathered(
         self, file: GatheredFile, ref: OpenFileRef, offset: int, length: int
-    ) -> Buffer | None:
+    ) -> bytes | memoryview | None:
         """Returns bytes of a file with gathered writes; None if it was stored meanwhile, so that
         the ledger has to be read again."""
         end = min(offset + length, file.length)
@@ -143,9 +145,9 @@ class FileContents:
         command = ListAllocated(share.gathered.ref(entry), start, end, limit)
         return await self._engine.read_in_thread(list_allocated, command)
 
-    def length(self, share: ShareOpens, entry: OpenEntry) -> int | None:
+    def length(self, entry: OpenEntry) -> int | None:
         """Returns the length of a file with its gathered writes; None: as in the ledger."""
-        file = None if entry.snapshot is not None else share.gathered.get(entry.id)
+        file = None if entry.snapshot is not None else self._files.get(entry.id)
         return None if file is None else file.length
 
     # Writing
@@ -156,8 +158,8 @@ class FileContents:
         handle: Handle,
         offset: int,
         data: bytes | memoryview,
-        *,
         through: bool = False,
+        *,
         preserve_written: bool = False,
     ) -> None:
         """Writes bytes; the file grows if they reach beyond its end. The caller must not change the
@@ -207,8 +209,7 @@ class FileContents:
             data = await self.read(share, source, offset + copied, count)
             if not data:
                 break
-            kept = bytes(data) if isinstance(data, bytearray) else data
-            await self.write(share, destination, destination_offset + copied, kept)
+            await self.write(share, destination, destination_offset + copied, data)
             copied += len(data)
         return copied
 
@@ -269,7 +270,7 @@ class FileContents:
         is_current = holds_ended == gathered.holds_ended and not gathered.is_held(entry.id)
         if is_current and gathered.get(entry.id) is None and not share.is_gone:
             file = GatheredFile(gathered, entry, length, self)
-            self._files.add(file)
+            self._files[entry.id] = file
             gathered.add(file)
 
     def _take_allowance(self, share: ShareOpens, growth: int) -> bool:
@@ -307,7 +308,9 @@ class FileContents:
 
     def _store_largest(self) -> None:
         """Begins to store the file that takes the most memory, so that there is room."""
-        waiting = [file for file in self._files if not file.is_being_stored and file.reserved]
+        waiting = [
+            file for file in self._files.values() if not file.is_being_stored and file.reserved
+        ]
         if waiting:
             max(waiting, key=lambda file: file.reserved).store_soon()
 
@@ -340,12 +343,12 @@ class FileContents:
 
     def forget(self, file: GatheredFile) -> None:
         """Forgets a file, and its share if nobody uses it; as in `Storage`."""
-        self._files.discard(file)
+        del self._files[file.entry.id]
         self._opens.forget_if_idle(file.share)
 
     async def close(self) -> None:
         """Stores everything before the process ends."""
-        files = list(self._files)
+        files = list(self._files.values())
         try:
             async with asyncio.timeout(_CLOSE_SECONDS_MAX):
                 await asyncio.gather(*(file.flush() for file in files), return_exceptions=True)
@@ -373,18 +376,18 @@ def _covers(extents: Iterable[Extent], start: int, end: int) -> bool:
     return at >= end
 
 
-def _overlaid(stored: bytes, extents: list[Extent], start: int, end: int) -> Buffer:
+def _overlaid(stored: bytes, extents: list[Extent], start: int, end: int) -> bytes | memoryview:
     """Returns the bytes of a range: those of the ledger with the extents over them."""
     length = end - start
     if not extents and len(stored) == length:
         return stored
     if len(extents) == 1 and extents[0].start <= start and end <= extents[0].end:
         data = part_of(extents[0], start, end)
-        return bytes(length) if data is None else data
+        return bytes(length) if data is None else memoryview(data)
     result = bytearray(length)
     result[: len(stored)] = stored[:length]
     for extent in extents:
         first, last = max(extent.start, start), min(extent.end, end)
         data = part_of(extent, first, last)
         result[first - start : last - start] = bytes(last - first) if data is None else data
-    return result
+    return memoryview(result)

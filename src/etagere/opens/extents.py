@@ -142,7 +142,9 @@ def part_of(extent: Extent, start: int, end: int) -> Buffer | None:
     """Returns the bytes of an extent between two offsets. Those of a bytearray are copied, because
     it could not grow as long as a view of it exists."""
     data = extent.data
-    if data is None or (start == extent.start and end == extent.end):
-        return data
+    if data is None:
+        return None
     first, stop = start - extent.start, end - extent.start
-    return data[first:stop] if isinstance(data, bytearray) else memoryview(data)[first:stop]
+    if isinstance(data, bytearray):
+        return data[first:stop]
+    return data if stop - first == len(data) else memoryview(data)[first:stop]

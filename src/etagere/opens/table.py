@@ -103,7 +103,7 @@ class OpenTable:
             finally:
                 self._release(share, claims)
 
-        return await _again_if_path_changes(attempt)
+        return await again_if_path_changes(attempt)
 
     async def rest_rename(
         self,
@@ -166,7 +166,7 @@ class OpenTable:
                         share.rest.end_move(moved, after)
                     self._release(share, claims)
 
-        return await _again_if_path_changes(attempt)
+        return await again_if_path_changes(attempt)
 
     async def _run_untracked(self, key: ShareKey, operation: Awaitable[T]) -> T:
         counts = self._untracked
@@ -321,7 +321,8 @@ class OpenTable:
                 future.set_result(None)
 
 
-async def _again_if_path_changes(attempt: Callable[[], Awaitable[T]]) -> T:
+async def again_if_path_changes(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Repeats an operation whose path has come to lead to another entry than it was admitted to."""
     for _ in range(_ATTEMPTS_MAX - 1):
         try:
             return await attempt()

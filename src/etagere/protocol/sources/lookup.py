@@ -24,7 +24,7 @@ from etagere.errors import Refusal
 from etagere.model.blobs import GetBlob, OpenBlob
 from etagere.model.files import Entry, EntryPath, GetEntry, OpenFile
 from etagere.model.sources import SourceBlob, SourceFile, StoredSource
-from etagere.opens.table import OpenTable
+from etagere.opens.remote import RestOpens
 from etagere.operations.blob import blobs
 from etagere.operations.file import entries, ranges
 from etagere.protocol.blob import decode as blob_decode
@@ -148,7 +148,7 @@ class FileLookup:
     """A file, in a share or a snapshot of it, that the caller may read."""
 
     def __init__(
-        self, engine: Engine, opens: OpenTable | None, exchange: Exchange, path: EntryPath
+        self, engine: Engine, opens: RestOpens | None, exchange: Exchange, path: EntryPath
     ) -> None:
         self._engine = engine
         self._opens = opens
@@ -182,8 +182,8 @@ class FileLookup:
         return FoundSource(SourceFile(self._ask.path, entry.stamp), entry, opened)
 
     async def _read(self, read: Callable[[EntryPath], Awaitable[T]]) -> T:
-        """Runs a read when the open handles of the file allow it. Only the process that serves
-        files knows them."""
+        """Runs a read when the open handles of the file allow it, and sees what was written to
+        it."""
         path = self._ask.path
         if self._opens is None:
             return await read(path)
@@ -200,7 +200,7 @@ def _open_file(txn: ReadTxn, asked: tuple[OpenFile, Check]) -> ranges.OpenedFile
 
 def authorize_file(
     engine: Engine,
-    opens: OpenTable | None,
+    opens: RestOpens | None,
     exchange: Exchange,
     asking: Exchange,
     principal: Principal,

@@ -27,7 +27,7 @@ from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
 from etagere.model.blobs import Blob
 from etagere.model.conditions import Conditions
-from etagere.opens.table import OpenTable
+from etagere.opens.remote import RestOpens
 from etagere.operations.file.changes import file_node
 from etagere.protocol.file import decode as file_decode
 from etagere.protocol.http.ranges import Range
@@ -93,10 +93,10 @@ class Sources:
         authenticator: Authenticator,
         allowed: tuple[CopySource, ...],
         ports: Mapping[str, int],
-        opens: OpenTable | None = None,
+        opens: RestOpens | None = None,
     ) -> None:
         """`allowed` are the other servers that may be read; `ports` are those of this server's
-        services, by name. `opens` is the table of open files, in the process that has it."""
+        services, by name. `opens` are the open files; None: there are none."""
         self._engine = engine
         self._store = store
         self._authenticator = authenticator
