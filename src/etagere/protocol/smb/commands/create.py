@@ -195,9 +195,12 @@ async def create(request: Request) -> Reply:
         # The tree was disconnected meanwhile.
         await client.close(handle)
         raise SmbError(NtStatus.NETWORK_NAME_DELETED)
-    request.add_open(Open(handle.id, request.tree, rights, asked.options, handle))
+    allocation = 0 if opened.entry.is_directory else contexts.allocation
+    request.add_open(
+        Open(handle.id, request.tree, rights, asked.options, handle, allocation=allocation)
+    )
     notifier.start(handle.id)
-    information = network_open(opened.entry, contexts.allocation)
+    information = network_open(opened.entry, allocation)
     level, packed = _pack_contexts(client, asked, contexts, opened)
     return Reply(_pack_response(level, opened.action, information, handle.id, packed))
 
