@@ -62,6 +62,7 @@ from etagere.protocol.smb.status import SmbError
 from etagere.rules.caching import Caching
 from etagere.rules.file_attributes import FileAttributes
 from etagere.rules.file_permissions import SYSTEM, check_permission
+from etagere.rules.file_ranges import FILE_BYTES_MAX
 from etagere.rules.security_descriptors import (
     DESCRIPTOR_BYTES_MAX,
     InvalidDescriptorError,
@@ -241,6 +242,8 @@ def _open_request(
         raise SmbError(NtStatus.MEDIA_WRITE_PROTECTED)
     if asked.attributes & _ENCRYPTED and disposition is not Disposition.OPEN:
         raise SmbError(NtStatus.ACCESS_DENIED)
+    if contexts.allocation > FILE_BYTES_MAX:
+        raise SmbError(NtStatus.DISK_FULL)
     kind = _kind(options, path, disposition)
     deletes_on_close = bool(options & DELETE_ON_CLOSE)
     if deletes_on_close and not rights & AccessMask.DELETE:
