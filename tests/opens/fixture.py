@@ -20,9 +20,9 @@ from etagere.model.files import (
 )
 from etagere.model.ids import new_id
 from etagere.model.leases import Acquire, FileLeaseAction, new_lease_id
-from etagere.opens.caches import CacheGrant
 from etagere.opens.client import ShareClient, connect
 from etagere.opens.handles import Handle, Session
+from etagere.opens.requests import OpenRequest
 from etagere.opens.share import ShareOpens
 from etagere.opens.table import OpenTable
 from etagere.operations.file import entries, renames
@@ -140,15 +140,10 @@ async def opened(
     share: Access = EVERYTHING,
     *,
     snapshot: int | None = None,
-    grant: CacheGrant | None = None,
-    deletes_on_close: bool = False,
+    **asked: Any,
 ) -> Handle:
-    return await client.open(
-        path_of(path, snapshot),
-        OpenMode(access, share),
-        grant=grant,
-        deletes_on_close=deletes_on_close,
-    )
+    request = OpenRequest(path_of(path, snapshot), OpenMode(access, share), **asked)
+    return (await client.open(request)).handle
 
 
 def opens_test(body: Callable[[OpensFixture], Awaitable[None]]) -> Test:

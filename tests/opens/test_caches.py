@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from os import urandom
 
+from etagere.nt_status import NtStatus
 from etagere.opens.caches import CacheGrant
+from etagere.opens.client import ShareClient
+from etagere.opens.handles import Handle
+from etagere.opens.requests import CachingRequest
 from etagere.rules.caching import Caching
 from etagere.rules.opens import EVERYTHING, Access
 from tests.opens.fixture import NONE, OpensFixture, R, opened, opens_test
@@ -21,15 +26,23 @@ class CachingClient:
     def __init__(self, state: Caching, *, acknowledges: bool = True) -> None:
         self.breaks: list[Caching] = []
         self.acknowledges = acknowledges
-        self.grant = CacheGrant(state, self._told)
+        self.request = CachingRequest(state, urandom(16), b"client", self._told)
 
-    def _told(self, state: Caching) -> None:
+    async def opened(
+        self, client: ShareClient, path: str, access: Access = R, share: Access = EVERYTHING
+    ) -> Handle:
+        handle = await opened(client, path, access, share, caching=self.request)
+        assert handle.grant is not None
+        self.grant = handle.grant
+        return handle
+
+    def _told(self, grant: CacheGrant, state: Caching, is_acknowledged: bool) -> None:
         self.breaks.append(state)
         if self.acknowledges:
             asyncio.get_running_loop().call_later(0.01, self._answer, state)
 
     def _answer(self, state: Caching) -> None:
-        assert self.grant.acknowledge(state)
+        assert self.grant.acknowledge(state) is None
 
 
 # The operation, what the client caches, what it may still cache, and whether the operation waits.
@@ -56,7 +69,7 @@ async def test_operations_break_caches(f: OpensFixture) -> None:
     }
     for name, held, left, waits in ROWS:
         caching = CachingClient(held, acknowledges=False)
-        handle = await opened(client, FILE, R, grant=caching.grant)
+        handle = await caching.opened(client, FILE, R)
         operation = asyncio.ensure_future(operations[name](FILE))
         if waits:
             while not caching.breaks:
@@ -64,7 +77,7 @@ async def test_operations_break_caches(f: OpensFixture) -> None:
             await asyncio.sleep(0.01)
             assert not operation.done()
             assert left is not None
-            assert caching.grant.acknowledge(left)
+            assert caching.grant.acknowledge(left) is None
         await operation
         assert caching.breaks == ([] if left is None else [left]), (name, held)
         assert caching.grant.state == (held if left is None else left)
@@ -78,7 +91,7 @@ async def test_deletion_breaks_handle_caches(f: OpensFixture) -> None:
     for held, left in ((CRWH, CRW), (CRH, CR), (CRW, None)):
         await f.put(FILE)
         caching = CachingClient(held)
-        handle = await opened(client, FILE, R, EVERYTHING, grant=caching.grant)
+        handle = await caching.opened(client, FILE, R, EVERYTHING)
         # The program has the file open.
         assert await code_of(f.rest_delete(FILE)) == "SharingViolation"
         assert caching.breaks == ([] if left is None else [left])
@@ -86,7 +99,7 @@ async def test_deletion_breaks_handle_caches(f: OpensFixture) -> None:
         if left is None:
             continue
         caching = CachingClient(held, acknowledges=False)
-        handle = await opened(client, FILE, R, EVERYTHING, grant=caching.grant)
+        handle = await caching.opened(client, FILE, R, EVERYTHING)
         deletion = asyncio.ensure_future(f.rest_delete(FILE))
         while not caching.breaks:
             await asyncio.sleep(0)
@@ -103,7 +116,7 @@ async def test_a_share_conflict_asks_whether_the_handle_is_in_use(f: OpensFixtur
     await f.put(FILE)
     client = await f.connect()
     caching = CachingClient(CRH)
-    handle = await opened(client, FILE, R, NONE, grant=caching.grant)
+    handle = await caching.opened(client, FILE, R, NONE)
     assert await code_of(f.rest_read(FILE)) == "SharingViolation"
     assert caching.breaks == [CR]
     # Without a cached handle there is nothing to ask.
@@ -111,7 +124,7 @@ async def test_a_share_conflict_asks_whether_the_handle_is_in_use(f: OpensFixtur
     assert caching.breaks == [CR]
     await client.close(handle)
     caching = CachingClient(CRH, acknowledges=False)
-    handle = await opened(client, FILE, R, NONE, grant=caching.grant)
+    handle = await caching.opened(client, FILE, R, NONE)
     reading = asyncio.ensure_future(f.rest_read(FILE))
     while not caching.breaks:
         await asyncio.sleep(0)
@@ -125,7 +138,7 @@ async def test_a_break_that_is_not_acknowledged_in_time(f: OpensFixture) -> None
     await f.put(FILE)
     client = await f.connect()
     caching = CachingClient(CRW, acknowledges=False)
-    await opened(client, FILE, R, grant=caching.grant)
+    await caching.opened(client, FILE, R)
     for _ in range(2):
         code = await code_of(f.rest_write(FILE, seconds_max=0.02))
         assert code == "ClientCacheFlushDelay"
@@ -134,9 +147,10 @@ async def test_a_break_that_is_not_acknowledged_in_time(f: OpensFixture) -> None
     assert caching.grant.is_breaking
     waiting = [asyncio.ensure_future(f.rest_write(FILE)) for _ in range(3)]
     await asyncio.sleep(0.01)
-    assert not caching.grant.acknowledge(CR)  # more than it may keep
-    assert caching.grant.acknowledge(Caching.NONE)
-    assert not caching.grant.acknowledge(Caching.NONE)
+    too_much, too_late = NtStatus.REQUEST_NOT_ACCEPTED, NtStatus.UNSUCCESSFUL
+    assert caching.grant.acknowledge(CR) is too_much
+    assert caching.grant.acknowledge(Caching.NONE) is None
+    assert caching.grant.acknowledge(Caching.NONE) is too_late
     await asyncio.gather(*waiting)
     assert caching.breaks == [Caching.NONE]
 
@@ -148,7 +162,7 @@ async def test_breaks_follow_each_other(f: OpensFixture) -> None:
     await f.put(FILE)
     client = await f.connect()
     caching = CachingClient(CRWH, acknowledges=False)
-    await opened(client, FILE, R, grant=caching.grant)
+    await caching.opened(client, FILE, R)
     reading = asyncio.ensure_future(f.rest_read(FILE))
     while not caching.breaks:
         await asyncio.sleep(0)
@@ -156,11 +170,11 @@ async def test_breaks_follow_each_other(f: OpensFixture) -> None:
     await asyncio.sleep(0.01)
     assert caching.breaks == [CRH]
     assert not writing.done()
-    assert caching.grant.acknowledge(CRH)
+    assert caching.grant.acknowledge(CRH) is None
     await asyncio.gather(reading, writing)
     assert caching.breaks == [CRH, Caching.NONE]
     # The break that nobody waited for is acknowledged, too.
-    assert caching.grant.acknowledge(Caching.NONE)
+    assert caching.grant.acknowledge(Caching.NONE) is None
 
 
 @opens_test
@@ -169,7 +183,7 @@ async def test_force_close_ends_caches_without_a_break(f: OpensFixture) -> None:
     await f.put(FILE)
     client = await f.connect()
     caching = CachingClient(CRWH, acknowledges=False)
-    handles = [await opened(client, FILE, R, grant=caching.grant) for _ in range(2)]
+    handles = [await caching.opened(client, FILE, R) for _ in range(2)]
     writing = asyncio.ensure_future(f.rest_write(FILE))
     while not caching.breaks:
         await asyncio.sleep(0)
@@ -187,16 +201,15 @@ async def test_caches_of_several_clients_are_broken_at_once(f: OpensFixture) -> 
     await f.create()
     await f.put(FILE)
     client = await f.connect()
-    several = [CachingClient(CRW, acknowledges=False) for _ in range(3)]
-    for one in several:
-        await opened(client, FILE, Access.NONE, grant=one.grant)
-    deleting = asyncio.ensure_future(f.rest_write(FILE))
+    several = [CachingClient(CRH, acknowledges=False) for _ in range(3)]
+    handles = [await one.opened(client, FILE, R) for one in several]
+    deleting = asyncio.ensure_future(f.rest_delete(FILE))
     while not several[0].breaks:
         await asyncio.sleep(0)
-    assert [one.breaks for one in several] == [[Caching.NONE]] * 3
-    for one in several:
+    assert [one.breaks for one in several] == [[CR]] * 3
+    for handle in handles:
         assert not deleting.done()
-        one.grant.acknowledge(Caching.NONE)
+        await client.close(handle)
         await asyncio.sleep(0)
     await deleting
 
@@ -208,7 +221,7 @@ async def test_a_directory_with_cached_handles_below_is_renamed(f: OpensFixture)
     await f.put("dir/file")
     client = await f.connect()
     caching = CachingClient(CRWH, acknowledges=False)
-    handles = [await opened(client, "dir/file", R, grant=caching.grant) for _ in range(2)]
+    handles = [await caching.opened(client, "dir/file", R) for _ in range(2)]
     own = await opened(client, "dir", R)
     renaming = asyncio.ensure_future(f.rest_rename("dir", "other", is_directory=True))
     while not caching.breaks:
@@ -221,7 +234,7 @@ async def test_a_directory_with_cached_handles_below_is_renamed(f: OpensFixture)
     assert own.entry.path == "other"
     # One that is in use is not asked, and neither are the others.
     caching = CachingClient(CRH)
-    await opened(client, "other/file", R, grant=caching.grant)
+    await caching.opened(client, "other/file", R)
     await opened(client, "other/file", R)
     assert await code_of(f.rest_rename("other", "dir", is_directory=True)) == "SharingViolation"
     assert caching.breaks == []
@@ -234,6 +247,6 @@ async def test_a_client_that_still_uses_a_handle_below_a_directory(f: OpensFixtu
     await f.put("dir/file")
     client = await f.connect()
     caching = CachingClient(CRH)
-    await opened(client, "dir/file", R, grant=caching.grant)
+    await caching.opened(client, "dir/file", R)
     assert await code_of(f.rest_delete("dir", is_directory=True)) == "SharingViolation"
     assert caching.breaks == [CR]

@@ -12,6 +12,7 @@ import pytest
 from etagere.engine.interface import Refused
 from etagere.model.bodies import Empty
 from etagere.model.files import DirectoryNode, Entry, FileNode, FileTimes
+from etagere.opens.caches import LeaseTable
 from etagere.opens.handles import Handle
 from etagere.opens.share import HandleSupply, ShareOpens
 from etagere.opens.table import OpenTable
@@ -28,7 +29,7 @@ async def _never(_path: object, _is_directory: bool) -> None:
 
 
 def share_opens(handles_max: int = 1_000_000) -> ShareOpens:
-    return ShareOpens(SHARE, bytes(16), HandleSupply(1, handles_max), _never)
+    return ShareOpens(SHARE, bytes(16), HandleSupply(1, handles_max), LeaseTable(), _never)
 
 
 def located(entry_id: int, *directory_ids: int, is_directory: bool = False) -> LocatedEntry:

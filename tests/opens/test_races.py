@@ -14,6 +14,7 @@ from etagere.model.files import Entry, EntryPath, RenameEntry, SetEntryMetadata
 from etagere.model.shares import ShareRef
 from etagere.opens.client import ShareClient
 from etagere.opens.handles import Handle, Session
+from etagere.opens.requests import OpenRequest
 from etagere.operations.file import entries, renames
 from etagere.rules.opens import EVERYTHING, Access, OpenMode, RestAccess, refused_by
 from tests.opens.fixture import NONE, SESSION, D, OpensFixture, R, W, opened, opens_test
@@ -143,12 +144,12 @@ async def test_opens_wait_for_operations_that_are_in_the_way(f: OpensFixture) ->
         gate = Gate()
         operation = asyncio.ensure_future(f.table.rest(path_of(FILE), access, gate))
         await gate.entered.wait()
-        opening = asyncio.ensure_future(client.open(path_of(FILE), mode))
+        opening = asyncio.ensure_future(client.open(OpenRequest(path_of(FILE), mode)))
         await asyncio.sleep(0.01)
         assert opening.done() is not waits, (access, mode)
         gate.leave.set()
         await operation
-        await client.close(await opening)
+        await client.close((await opening).handle)
 
 
 @opens_test
@@ -186,7 +187,7 @@ async def test_locks_wait_for_writes_in_progress(f: OpensFixture) -> None:
     gate = Gate()
     operation = asyncio.ensure_future(f.table.rest(path_of(FILE), RestAccess.WRITE, gate))
     await gate.entered.wait()
-    locking = asyncio.ensure_future(client.share.lock(handle, 0, 1, exclusive=False))
+    locking = asyncio.ensure_future(client.lock(handle, 0, 1, exclusive=False))
     await asyncio.sleep(0.01)
     assert not locking.done()
     gate.leave.set()
@@ -204,7 +205,7 @@ async def test_an_open_does_not_wait_for_ever(f: OpensFixture) -> None:
     gate = Gate()
     operation = asyncio.ensure_future(f.table.rest(path_of(FILE), RestAccess.WRITE, gate))
     await gate.entered.wait()
-    opening = client.open(path_of(FILE), OpenMode(R, R), seconds_max=0.01)
+    opening = client.open(OpenRequest(path_of(FILE), OpenMode(R, R)), seconds_max=0.01)
     assert await code_of(opening) == "SharingViolation"
     assert not client.share.rest._pending_opens
     gate.leave.set()
@@ -286,7 +287,7 @@ async def test_an_open_that_was_out_of_date_is_done_again(f: OpensFixture) -> No
     await f.mkdir("dir")
     await f.put(FILE)
     client = await f.connect()
-    late = client._engine = LateReads(f.engine)
+    late = client._opener._engine = LateReads(f.engine)
 
     async def open_late(change: Callable[[], Awaitable[object]]) -> Handle:
         late.gate = gate = Gate()
@@ -470,15 +471,14 @@ async def test_handles_in_snapshots_conflict_with_nothing(f: OpensFixture) -> No
     entry = await f.put("file")
     snapshot = await f.snapshot()
     client = await f.connect()
-    handle = await opened(client, "file", EVERYTHING, NONE, snapshot=snapshot)
-    await opened(client, "file", EVERYTHING, NONE, snapshot=snapshot)
+    handle = await opened(client, "file", R, NONE, snapshot=snapshot)
+    await opened(client, "file", R, NONE, snapshot=snapshot)
     assert await code_of(f.rest_put("file")) == ""
     assert await code_of(f.rest_delete("file")) == ""
     assert client.share.page(entry.id, 0, 10).handles == []
     page = client.share.page(0, 0, 1, snapshot=snapshot, is_recursive=True)
     assert page.handles == [handle]
     assert page.following is not None
-    assert await code_of(client.set_delete_pending(handle)) == "CannotDeleteFileOrDirectory"
     await f.delete_snapshot(snapshot)
     f.table.drop(ShareRef(SHARE, snapshot))
     assert not handle.is_open
@@ -506,7 +506,7 @@ async def test_random_opens_and_operations_never_meet(f: OpensFixture) -> None:
             mode = OpenMode(Access(random_.randrange(8)), Access(random_.randrange(8)))
             path = random_.choice(NAMES)
             try:
-                handle = await client.open(path_of(path), mode)
+                handle = (await client.open(OpenRequest(path_of(path), mode))).handle
             except Refused:
                 continue
             for _ in range(random_.randrange(4)):

@@ -141,9 +141,8 @@ async def test_locks_against_rest_operations(f: OpensFixture) -> None:
     await f.put(FILE, b"x" * 100)
     client = await f.connect()
     handle = await opened(client, FILE, R | W)
-    share = client.share
     for exclusive in (False, True):
-        await share.lock(handle, 10, 20, exclusive=exclusive)
+        await client.lock(handle, 10, 20, exclusive=exclusive)
         assert await code_of(f.rest_write(FILE)) == "FileLockConflict"
         assert await code_of(f.rest_put(FILE)) == "FileLockConflict"
         assert await code_of(f.rest_set(FILE)) == ""
@@ -152,11 +151,11 @@ async def test_locks_against_rest_operations(f: OpensFixture) -> None:
         assert await code_of(f.rest_read(FILE, (0, 10))) == ""
         assert await code_of(f.rest_read(FILE, (20, 100))) == ""
         assert await code_of(f.rest_read(FILE)) == ""  # List Ranges reads no bytes
-        assert not share.unlock(handle, 10, 19)
-        assert share.unlock(handle, 10, 20)
-        assert not share.unlock(handle, 10, 20)
+        assert not client.unlock(handle, 10, 19)
+        assert client.unlock(handle, 10, 20)
+        assert not client.unlock(handle, 10, 20)
     assert await code_of(f.rest_write(FILE)) == ""
-    await share.lock(handle, 0, 1, exclusive=True)
+    await client.lock(handle, 0, 1, exclusive=True)
     await client.close(handle)
     assert await code_of(f.rest_write(FILE)) == ""
 

@@ -209,6 +209,16 @@ class CreateFile(Command, frozen=True):
     """Whether the caller may create files, but not replace them."""
 
 
+class OverwriteFile(Command, frozen=True):
+    """Truncate a file to nothing and set its attributes; its metadata and headers stay."""
+
+    path: EntryPath
+    attributes: int
+    """A file that is hidden or a system file is overwritten only if these say so, too."""
+    supersedes: bool = False
+    """Whether it gets a new creation time as well."""
+
+
 class CreateSymbolicLink(Command, frozen=True):
     path: EntryPath
     new: NewEntry
@@ -271,6 +281,9 @@ class SetEntryProperties(Command, frozen=True):
     child_id: bytes = b""
     """For the interval map of the file, if it has to be separated from that of a copy."""
     lease_id: bytes | None = None
+    ignore_read_only: bool = False
+    """Whether the properties of a read-only file may be changed without setting its attributes, as
+    in Windows."""
 
 
 class RenameEntry(Command, frozen=True):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.files import NO_ENTRY, DirectoryNode
-from etagere.opens.caches import CacheGrant
+from etagere.opens.breaking import ask_to_close, break_for_rest, break_handles_for_rest
 from etagere.opens.changes import ChangeSignal
 from etagere.opens.deletions import PendingDeletions
 from etagere.opens.gathering import GatheredFiles
 from etagere.opens.handles import Handle, OpenEntry, OpenTree
 from etagere.operations.file.tree import LocatedEntry
-from etagere.rules.caching import CacheBreak, cache_break, handle_cache_break
+from etagere.rules.file_names import fold_name
 from etagere.rules.opens import (
     OpenMode,
     RestAccess,
@@ -23,7 +23,6 @@ from etagere.rules.opens import (
     check_rest_write,
     delays_lock,
     delays_open,
-    refused_by,
 )
 
 _ASKED_TO_CLOSE_MAX = 100
@@ -42,6 +41,8 @@ class RestClaim(NamedTuple):
     located: LocatedEntry
     span: tuple[int, int] | None = None
     """The bytes that are read; the end is exclusive."""
+    by: Handle | None = None
+    """The handle of the SMB client that carries it out, which is not in its own way."""
 
     @property
     def changes_directory(self) -> bool:
@@ -65,6 +66,10 @@ class _Obstacle(NamedTuple):
     """The error code if it does not end in time."""
 
 
+_Name = tuple[int, str]
+"""A name in a directory, whose ID comes first. The name is folded."""
+
+
 class RestAdmission:
     """The REST operations in progress in a share."""
 
@@ -86,17 +91,26 @@ class RestAdmission:
         self._moves = 0
         """The number of operations that are renaming entries with open handles."""
         self._pending_opens: list[PendingOpen] = []
+        self._reserved: dict[_Name, tuple[int, ...]] = {}
+        """The names at which SMB clients are creating entries, with the directories above."""
 
     @property
     def is_idle(self) -> bool:
         return not (self._in_progress or self._pending_opens)
 
-    async def admit(self, claims: Sequence[RestClaim], seconds_max: float) -> None:
+    async def admit(
+        self,
+        claims: Sequence[RestClaim],
+        seconds_max: float,
+        on_wait: Callable[[], None] | None = None,
+    ) -> None:
         """Registers REST operations as soon as nothing is in their way, or refuses them. Then what
-        was written to their files is in the ledger."""
+        was written to their files is in the ledger. `on_wait` is called before waiting."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + seconds_max
         while (obstacle := self._first_obstacle(claims)) is not None:
+            if on_wait is not None:
+                on_wait()
             left = ends_at - loop.time()
             done, _ = await asyncio.wait((obstacle.end,), timeout=max(left, 0))
             if not done:
@@ -131,7 +145,9 @@ class RestAdmission:
         self._deletions.refuse(located)
         entry = self._tree.entries.get(located.entry_id)
         if entry is not None:
-            end = _break_caches(entry, access) or _break_handle_caches(entry, access)
+            end = break_for_rest(entry, access, claim.by) or break_handles_for_rest(
+                entry, access, claim.by
+            )
             if end is not None:
                 return _Obstacle(end, "ClientCacheFlushDelay")
             _refuse_locked(entry, claim)
@@ -149,11 +165,13 @@ class RestAdmission:
         page = self._tree.page(directory_id, 0, limit, is_recursive=True)
         if page.following is not None:
             raise Refused(Refusal("SharingViolation"))
-        return _ask_to_close([one for one in page.handles if one.entry.id != directory_id])
+        return ask_to_close([one for one in page.handles if one.entry.id != directory_id])
 
     def _has_to_wait(self, claim: RestClaim, entry: OpenEntry | None) -> bool:
         """Returns whether another change has to end first."""
         access, entry_id = claim.access, claim.located.entry_id
+        if self._reserved and self._is_reserved(claim):
+            return True
         if any(
             one.entry_id == entry_id and delays_open(access, one.mode)
             for one in self._pending_opens
@@ -166,6 +184,15 @@ class RestAdmission:
             return True
         is_move = access is RestAccess.RENAME and entry is not None
         return is_move and bool(self._changing_directories)
+
+    def _is_reserved(self, claim: RestClaim) -> bool:
+        """Returns whether a handle that is about to be registered may be in the way."""
+        if _name(claim.located) in self._reserved:
+            return True
+        entry_id = claim.located.entry_id
+        return claim.changes_directory and any(
+            entry_id in directory_ids for directory_ids in self._reserved.values()
+        )
 
     def _register(self, claim: RestClaim) -> None:
         located, access = claim.located, claim.access
@@ -189,15 +216,24 @@ class RestAdmission:
                 key = located.entry_id
                 if access in _HOLDS_WRITERS:
                     self._gathered.end_hold(key)
-            in_progress = self._in_progress[key]
-            in_progress.remove(access)
-            if not in_progress:
-                del self._in_progress[key]
+            self._end(key, access)
             if claim.changes_directory:
                 self._changing_directories[key] -= 1
                 if not self._changing_directories[key]:
                     del self._changing_directories[key]
         self._changes.notify()
+
+    def _end(self, key: int, access: RestAccess) -> None:
+        in_progress = self._in_progress[key]
+        in_progress.remove(access)
+        if not in_progress:
+            del self._in_progress[key]
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether entries with open handles are being renamed, so that their paths may not be up to
+        date."""
+        return self._moves > 0
 
     def begin_move(self, entry_id: int) -> OpenEntry | None:
         """Returns the entry that an admitted rename moves, if it is open. Until `end_move`, no
@@ -219,10 +255,33 @@ class RestAdmission:
     def is_delayed(self, located: LocatedEntry, mode: OpenMode) -> bool:
         """Returns whether an open has to wait for a REST operation in progress. After that the
         entry may be elsewhere."""
-        changing = self._changing_directories
+        in_progress = self._in_progress
+        if not in_progress:
+            return False
         return any(
-            delays_open(access, mode) for access in self._in_progress.get(located.entry_id, ())
-        ) or (bool(changing) and any(one in changing for one in located.directory_ids))
+            delays_open(access, mode) for access in in_progress.get(located.entry_id, ())
+        ) or self.is_place_delayed(located)
+
+    def is_place_delayed(self, located: LocatedEntry) -> bool:
+        """Returns whether an operation in progress changes the directories above an entry, or an
+        SMB client is just creating it."""
+        changing = self._changing_directories
+        return _name(located) in self._reserved or (
+            bool(changing) and any(one in changing for one in located.directory_ids)
+        )
+
+    def reserve(self, located: LocatedEntry) -> None:
+        """Reserves a name for an SMB client that creates an entry: until `unreserve`, operations on
+        the name wait, and nothing above it is moved. The caller has made sure that nothing delays
+        it."""
+        directory_ids = located.directory_ids
+        self._reserved[_name(located)] = directory_ids
+        self._in_progress.setdefault(directory_ids[-1], []).append(RestAccess.CREATE)
+
+    def unreserve(self, located: LocatedEntry) -> None:
+        del self._reserved[_name(located)]
+        self._end(located.directory_ids[-1], RestAccess.CREATE)
+        self._changes.notify()
 
     def announce(self, pending: PendingOpen) -> None:
         """Holds back REST operations that would delay an open, until `withdraw`."""
@@ -242,40 +301,9 @@ class RestAdmission:
         return RestAccess.CREATE in self._in_progress.get(directory_id, ())
 
 
-def _break_caches(entry: OpenEntry, access: RestAccess) -> asyncio.Future[None] | None:
-    """Breaks the caches that an operation needs broken. Returns what it has to wait for."""
-    awaited = None
-    for grant in entry.grants:
-        wanted = cache_break(access, grant.state)
-        if wanted is not None:
-            awaited = grant.demand(wanted) or awaited
-    return awaited
-
-
-def _break_handle_caches(entry: OpenEntry, access: RestAccess) -> asyncio.Future[None] | None:
-    """Refuses an operation that handles exclude. If clients may only cache these handles, asks them
-    to close them, and returns what the operation has to wait for."""
-    if not any(refused_by(access, mode) for mode in entry.modes):
-        return None
-    return _ask_to_close(
-        [handle for handle in entry.handles.values() if refused_by(access, handle.mode)]
-    )
-
-
-def _ask_to_close(handles: Iterable[Handle]) -> asyncio.Future[None]:
-    """Asks the clients of handles that may be cached to close them; refuses if others are among
-    them. Returns what ends when one of the clients has answered."""
-    breaks: dict[CacheGrant, CacheBreak] = {}
-    for handle in handles:
-        grant = handle.grant
-        wanted = None if grant is None else handle_cache_break(grant.state)
-        if grant is None or wanted is None:
-            raise Refused(Refusal("SharingViolation"))
-        breaks[grant] = wanted
-    ends = [grant.demand(wanted) for grant, wanted in breaks.items()]
-    awaited = ends[-1]
-    assert awaited is not None
-    return awaited
+def _name(located: LocatedEntry) -> _Name:
+    names = located.names
+    return located.directory_ids[-1], fold_name(names[-1]) if names else ""
 
 
 def _refuse_locked(entry: OpenEntry, claim: RestClaim) -> None:

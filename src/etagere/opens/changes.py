@@ -6,12 +6,14 @@ import asyncio
 
 
 class ChangeSignal:
-    """Wakes all who wait whenever a REST operation, a move or a deletion ends.
+    """Wakes all who wait whenever something ends: a REST operation, a move, a deletion, a lock.
 
     They check for themselves whether that was what they waited for.
     """
 
     def __init__(self) -> None:
+        self.count = 0
+        """The number of changes so far."""
         self._waiters: list[asyncio.Future[None]] = []
 
     def next(self) -> asyncio.Future[None]:
@@ -21,6 +23,9 @@ class ChangeSignal:
         return future
 
     def notify(self) -> None:
+        self.count += 1
+        if not self._waiters:
+            return
         waiters, self._waiters = self._waiters, []
         for future in waiters:
             if not future.done():

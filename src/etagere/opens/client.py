@@ -1,26 +1,40 @@
-"""A client of the table of opens in the same process: opens entries by their paths."""
+"""A client of the table of opens in the same process: what an SMB server does with a share."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 from etagere.clock import Clock
-from etagere.engine.interface import Engine, Refused, abort_if
+from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
-from etagere.model.files import EntryPath
-from etagere.model.shares import ShareName
-from etagere.opens.admission import PendingOpen
+from etagere.model.files import (
+    ChangedTimes,
+    Entry,
+    EntryPath,
+    NewPermission,
+    SetEntryProperties,
+)
+from etagere.model.shares import ShareName, ShareRef
+from etagere.nt_status import NtStatus
 from etagere.opens.caches import CacheGrant
 from etagere.opens.handles import Handle, Session
+from etagere.opens.locks import LockRange, ignore_wait, unlock, unlock_all
+from etagere.opens.opening import OPEN_WAIT_SECONDS_MAX, Opener
+from etagere.opens.renaming import rename_open_entry
+from etagere.opens.requests import Opened, OpenRequest
 from etagere.opens.share import ShareOpens
 from etagere.opens.table import OpenTable
-from etagere.operations.file.tree import LocatedEntry, is_directory_empty, locate_entry
-from etagere.rules.opens import OpenMode, check_open
+from etagere.operations.file import entries
+from etagere.operations.file.tree import find_at, is_directory_empty, is_path_change
+from etagere.rules.caching import Caching
+from etagere.rules.file_attributes import FileAttributes, settable_attributes
 
-OPEN_WAIT_SECONDS_MAX: Final = 10.0
-"""How long an open waits for REST operations, which are short."""
+T = TypeVar("T")
+
+_ATTEMPTS_MAX: Final = 20
+_KEEP_TIMES: Final = ChangedTimes()
 
 
 def _ignore(_handle: Handle) -> None:
@@ -42,113 +56,210 @@ class ShareClient:
         """`on_closed` is called when somebody else has closed a handle of this client."""
         self._engine = engine
         self._table = table
-        self._clock = clock
         self._on_closed = on_closed
+        self._opener = Opener(engine, share, session, clock, self._forget)
         self.share = share
         self.session = session
         self.handles: dict[int, Handle] = {}
 
+    # Handles
+
     async def open(
         self,
-        path: EntryPath,
-        mode: OpenMode,
+        request: OpenRequest,
         *,
-        grant: CacheGrant | None = None,
-        deletes_on_close: bool = False,
+        on_wait: Callable[[], None] = ignore_wait,
         seconds_max: float = OPEN_WAIT_SECONDS_MAX,
-    ) -> Handle:
-        """Opens an existing entry. Waits for REST operations that are in the way."""
-        try:
-            async with asyncio.timeout(seconds_max):
-                return await self._open(path, mode, grant, deletes_on_close)
-        except TimeoutError:
-            raise Refused(Refusal("SharingViolation")) from None
-
-    async def _open(
-        self, path: EntryPath, mode: OpenMode, grant: CacheGrant | None, deletes_on_close: bool
-    ) -> Handle:
-        is_current = path.ref.snapshot is None
-        pending: PendingOpen | None = None
-        try:
-            while True:
-                located = await self._locate(path)
-                if is_current and self.share.rest.is_delayed(located, mode):
-                    if pending is None:
-                        pending = PendingOpen(located.entry_id, mode)
-                        self.share.rest.announce(pending)
-                    await self.share.changes.next()
-                    continue
-                handle = self.share.open(
-                    located,
-                    mode,
-                    self.session,
-                    self._clock.wall(),
-                    self._forget,
-                    snapshot=path.ref.snapshot,
-                    grant=grant,
-                    deletes_on_close=deletes_on_close,
-                )
-                if not is_current or await self._is_still_there(path, located, handle):
-                    self.handles[handle.id] = handle
-                    return handle
-        finally:
-            if pending is not None:
-                self.share.rest.withdraw(pending)
-
-    async def _locate(self, path: EntryPath) -> LocatedEntry:
-        located = await self._engine.read(locate_entry, path)
-        if located.share_id != self.share.id:
-            raise Refused(Refusal("ShareBeingDeleted"))
-        located.found(path.components)
-        return located
-
-    async def _is_still_there(self, path: EntryPath, located: LocatedEntry, handle: Handle) -> bool:
-        """Returns whether the entry is where it was before it was opened; closes the handle if not.
-
-        From the time when it was opened, no REST operation moves, removes or leases it, so this
-        read shows what an earlier one could have missed.
-        """
-        try:
-            again = await self._locate(path)
-            leased, copied = again.is_leased, again.is_copied
-            abort_if(check_open(handle.mode, (), leased=leased, copied=copied))
-        except BaseException:
-            self._abandon(handle)
-            raise
-        is_there = again[:2] == located[:2] and again.entry_id == located.entry_id
-        if not is_there:
-            self._abandon(handle)
-        return is_there
-
-    def _abandon(self, handle: Handle) -> None:
-        handle.deletes_on_close = False
-        self.share.close(handle)
+    ) -> Opened:
+        """Opens or creates an entry. Waits for clients that have to give up their caches, after
+        calling `on_wait`, and for REST operations that are in the way."""
+        opened = await self._opener.open(request, on_wait, seconds_max)
+        self.handles[opened.handle.id] = opened.handle
+        return opened
 
     def _forget(self, handle: Handle) -> None:
         self.handles.pop(handle.id, None)
         self._on_closed(handle)
 
     async def close(self, handle: Handle) -> None:
-        """Closes a handle; returns when its entry is deleted, if it is deleted on close."""
+        """Closes a handle; returns when what it wrote is durable, and when its entry is deleted, if
+        it is deleted on close."""
         self.handles.pop(handle.id, None)
-        deletion = self.share.close(handle)
+        entry, gathered = handle.entry, self.share.gathered
+        try:
+            if entry.snapshot is None and gathered.get(entry.id) is not None:
+                await gathered.flush(entry.id)
+        finally:
+            deletion = self.share.close(handle)
         if deletion is not None:
             await asyncio.shield(deletion)
-
-    async def set_delete_pending(self, handle: Handle) -> None:
-        """Marks the entry of a handle, which is deleted when its last handle is closed."""
-        entry = handle.entry
-
-        async def is_empty() -> bool:
-            return await self._engine.read(is_directory_empty, (self.share.id, entry.id))
-
-        await self.share.set_delete_pending(handle, is_empty if entry.is_directory else None)
 
     async def disconnect(self) -> None:
         """Closes all handles and leaves the share."""
         for handle in list(self.handles.values()):
             await self.close(handle)
         self._table.detach(self.share)
+
+    # The entry of a handle
+
+    async def get_entry(self, handle: Handle) -> Entry:
+        """Returns the current state of an entry, with everything that was written to it."""
+        if not handle.entry.is_directory and handle.entry.snapshot is None:
+            await self.share.gathered.flush(handle.entry.id)
+        return await self._follow(handle, lambda path: self._engine.read(find_at, path))
+
+    async def set_properties(
+        self,
+        handle: Handle,
+        *,
+        times: ChangedTimes = _KEEP_TIMES,
+        attributes: int | None = None,
+        permission: int | NewPermission | None = None,
+    ) -> Entry:
+        """Changes times, attributes or the permission of an entry; None leaves them as they are.
+        Attributes that nobody can set are ignored."""
+        entry = handle.entry
+        _require_current(handle)
+        if attributes is not None:
+            attributes = int(settable_attributes(attributes, is_directory=entry.is_directory))
+
+        def run(path: EntryPath) -> Awaitable[Entry]:
+            command = SetEntryProperties(
+                path,
+                entry.is_directory,
+                times=times,
+                attributes=attributes,
+                permission=permission,
+                ignore_read_only=True,
+            )
+            return self._engine.write(entries.set_properties, command)
+
+        if entry.is_directory:
+            return await self._follow(handle, run)
+        async with self.share.gathered.stored(entry.id):
+            return await self._follow(handle, run)
+
+    async def _follow(self, handle: Handle, run: Callable[[EntryPath], Awaitable[T]]) -> T:
+        """Runs an operation on the entry of a handle, wherever it is moved meanwhile."""
+        for _ in range(_ATTEMPTS_MAX):
+            try:
+                return await run(self.path_of(handle))
+            except Refused as refused:
+                if not is_path_change(refused):
+                    raise
+            if self.share.rest.is_moving:
+                await self.share.changes.next()
+        raise Refused(Refusal("ServerBusy"))
+
+    def path_of(self, handle: Handle) -> EntryPath:
+        """Returns the path of the entry of a handle, which must lead to that entry."""
+        entry = handle.entry
+        return EntryPath(ShareRef(self.share.name, entry.snapshot), entry.names, entry.id)
+
+    # Renaming and deletion
+
+    async def rename(
+        self,
+        handle: Handle,
+        components: Sequence[str],
+        *,
+        replace: bool = False,
+        on_wait: Callable[[], None] = ignore_wait,
+    ) -> None:
+        """Moves the entry of a handle with delete access to another path of the share."""
+        await rename_open_entry(
+            self._engine, self._table, self.share, handle, tuple(components), replace, on_wait
+        )
+
+    async def set_delete_pending(
+        self, handle: Handle, *, on_wait: Callable[[], None] = ignore_wait
+    ) -> None:
+        """Marks the entry of a handle, which is deleted when its last handle is closed."""
+        entry = handle.entry
+
+        async def is_empty() -> bool:
+            return await self._engine.read(is_directory_empty, (self.share.id, entry.id))
+
+        self.share.check_delete_pending(handle)
+        found = await self._follow(handle, lambda path: self._engine.read(find_at, path))
+        if found.attributes & FileAttributes.READ_ONLY:
+            raise Refused(Refusal("CannotDeleteFileOrDirectory"))
+        await self.share.set_delete_pending(
+            handle, is_empty if entry.is_directory else None, on_wait
+        )
+
+    def clear_delete_pending(self, handle: Handle) -> None:
+        self.share.clear_delete_pending(handle)
+
+    # Byte-range locks, and the bytes
+
+    async def lock(
+        self,
+        handle: Handle,
+        start: int,
+        end: int,
+        *,
+        exclusive: bool,
+        waits: bool = False,
+        on_wait: Callable[[], None] = ignore_wait,
+    ) -> None:
+        """Locks a range, whose end is exclusive. If others have locked bytes of it, waits until
+        they are unlocked, after calling `on_wait`, or is refused."""
+        ranges = (LockRange(start, end, exclusive),)
+        await self.share.lock(handle, ranges, waits=waits, on_wait=on_wait)
+
+    async def lock_all(self, handle: Handle, ranges: Sequence[LockRange]) -> None:
+        """Locks all ranges, or none, without waiting for other locks."""
+        await self.share.lock(handle, ranges)
+
+    def unlock(self, handle: Handle, start: int, end: int) -> bool:
+        """Removes the oldest lock of a handle on exactly this range; returns whether there was
+        one."""
+        return unlock(handle, start, end)
+
+    def unlock_all(self, handle: Handle, ranges: Sequence[LockRange]) -> None:
+        """Removes one lock per range, up to the first range that has none."""
+        unlock_all(handle, ranges)
+
+    def check_read(self, handle: Handle, start: int, end: int) -> None:
+        """Refuses to read bytes that others have locked."""
+        self.share.check_read(handle, start, end)
+
+    def check_write(self, handle: Handle, start: int, end: int) -> None:
+        """Refuses to write to locked bytes, or else tells the clients that cache the file that it
+        changes. For changes of the length, the range is what they add or cut off."""
+        self.share.check_write(handle, start, end)
+
+    # Caches
+
+    def acknowledge(self, handle: Handle, state: Caching) -> None:
+        """Takes the acknowledgement of a break of the oplock of a handle."""
+        grant = handle.grant
+        if grant is None or grant.lease is not None:
+            raise _not_acknowledged(NtStatus.INVALID_OPLOCK_PROTOCOL)
+        _acknowledge(grant, state)
+
+    def acknowledge_lease(self, client: bytes, key: bytes, state: Caching) -> None:
+        """Takes the acknowledgement of a break of a lease."""
+        grant = self._table.leases.find(client, key)
+        if grant is None:
+            raise _not_acknowledged(NtStatus.OBJECT_NAME_NOT_FOUND)
+        _acknowledge(grant, state)
+
+
+def _acknowledge(grant: CacheGrant, state: Caching) -> None:
+    error = grant.acknowledge(state)
+    if error is not None:
+        raise _not_acknowledged(error)
+
+
+def _not_acknowledged(status: NtStatus) -> Refused:
+    return Refused(Refusal("InvalidInput", nt_status_override=status))
+
+
+def _require_current(handle: Handle) -> None:
+    if handle.entry.snapshot is not None:
+        raise Refused(Refusal("ShareSnapshotOperationNotSupported"))
 
 
 async def connect(

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
 from etagere.bodies.store import BodyStore
@@ -323,16 +323,10 @@ class FileContents:
         """Makes everything durable that was written to the files of a share."""
         await self._opens.flush_share(name)
 
-    @asynccontextmanager
-    async def stored(self, share: ShareOpens, entry: OpenEntry) -> AsyncIterator[None]:
+    def stored(self, share: ShareOpens, entry: OpenEntry) -> AbstractAsyncContextManager[None]:
         """Flushes a file, and lets its writers wait until the context ends: for a transaction that
         changes the content, the length or the place of an open file directly."""
-        share.gathered.hold(entry.id)
-        try:
-            await share.gathered.flush(entry.id)
-            yield
-        finally:
-            share.gathered.end_hold(entry.id)
+        return share.gathered.stored(entry.id)
 
     async def store(self, file: GatheredFile, layer: Layer) -> bool:
         """Stores a layer; as in `Storage`."""

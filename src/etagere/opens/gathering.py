@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 from etagere.config import MIB
@@ -393,6 +394,17 @@ class GatheredFiles:
             del self._held[entry_id]
         self.holds_ended += 1
         self.notify()
+
+    @asynccontextmanager
+    async def stored(self, entry_id: int) -> AsyncIterator[None]:
+        """Flushes a file, and lets its writers wait until the context ends: for a transaction that
+        changes the content, the length or the place of an open file directly."""
+        self.hold(entry_id)
+        try:
+            await self.flush(entry_id)
+            yield
+        finally:
+            self.end_hold(entry_id)
 
     # Flushing
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from etagere.model.files import ROOT_ID
 from etagere.opens.caches import CacheGrant
+from etagere.opens.changes import ChangeSignal
 from etagere.rules.opens import OpenMode, RangeLock
 
 
@@ -39,9 +40,13 @@ class OpenEntry:
     modes: dict[OpenMode, int] = field(default_factory=dict)
     """How many handles have each mode. Checks examine these: there are at most 64, and thousands of
     handles."""
+    data_handles: int = 0
+    """The number of handles with more than access to attributes."""
     locks: list[RangeLock] = field(default_factory=list)
-    grants: dict[CacheGrant, int] = field(default_factory=dict)
-    """What clients may cache, with the number of handles of each grant."""
+    unlocked: ChangeSignal | None = None
+    """Tells those who wait for locks that some were removed; None: nobody has waited."""
+    grants: dict[CacheGrant, None] = field(default_factory=dict)
+    """What clients may cache. A grant that was broken to nothing is not among them."""
     is_delete_pending: bool = False
     """Whether it is deleted when the last handle is closed."""
 
@@ -73,9 +78,12 @@ class Handle:
     reconnected: int | None = None
     """When the client last reconnected to it."""
     grant: CacheGrant | None = None
+    """What the client may cache; None: it has neither an oplock nor a lease."""
     deletes_on_close: bool = False
     preserves_written: bool = False
     """Whether writes leave the last write time as it is, because the client has set it."""
+    is_attribute_only: bool = False
+    """Whether it has access to attributes alone, and is no reason to break caches."""
     is_open: bool = True
 
 
@@ -152,6 +160,7 @@ class OpenTree:
         self.entries[entry.id] = entry
         self.handles[handle.id] = entry.handles[handle.id] = handle
         entry.modes[handle.mode] = entry.modes.get(handle.mode, 0) + 1
+        entry.data_handles += not handle.is_attribute_only
         self._index(entry, handle.id)
 
     def remove(self, handle: Handle) -> None:
@@ -161,6 +170,7 @@ class OpenTree:
             entry.modes[handle.mode] -= 1
         else:
             del entry.modes[handle.mode]
+        entry.data_handles -= not handle.is_attribute_only
         for directory_id in _directories(entry):
             index = self._within[directory_id]
             index.count_closed(self.handles)

@@ -9,26 +9,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.files import DirectoryNode
 from etagere.model.shares import ShareName
 from etagere.opens.admission import RestAdmission
-from etagere.opens.caches import CacheGrant
+from etagere.opens.breaking import (
+    break_for_open,
+    break_for_rest,
+    break_for_write,
+    break_handles_for_open,
+    other_opens,
+)
+from etagere.opens.caches import LeaseTable
 from etagere.opens.changes import ChangeSignal
 from etagere.opens.deletions import EntryDeleter, PendingDeletions
 from etagere.opens.gathering import GatheredFiles
 from etagere.opens.handles import Handle, HandlePage, OpenEntry, OpenTree, Session
+from etagere.opens.locks import LockRange, ignore_wait, lock, release_locks
+from etagere.opens.requests import CachingRequest, OpenRequest
 from etagere.opens.watches import Watches
 from etagere.operations.file.tree import LocatedEntry
 from etagere.rules.opens import (
     OpenMode,
-    RangeLock,
+    RestAccess,
     check_delete_pending,
     check_handle_count,
-    check_lock,
+    check_handle_read,
+    check_handle_write,
     check_open,
 )
 
@@ -43,9 +53,13 @@ class HandleSupply:
         self._handles_max = handles_max
         self.open = 0
 
-    def take(self) -> int:
+    def check(self) -> None:
+        """Refuses one more handle if there are too many."""
         if self.open >= self._handles_max:
             raise Refused(Refusal("HandleLimitExceeded"))
+
+    def take(self) -> int:
+        self.check()
         self.open += 1
         self._next_id += 1
         return self._next_id - 1
@@ -58,7 +72,12 @@ class ShareOpens:
     """The opens of one share."""
 
     def __init__(
-        self, name: ShareName, share_id: bytes, supply: HandleSupply, delete: EntryDeleter
+        self,
+        name: ShareName,
+        share_id: bytes,
+        supply: HandleSupply,
+        leases: LeaseTable,
+        delete: EntryDeleter,
     ) -> None:
         self.name = name
         self.id = share_id
@@ -74,6 +93,7 @@ class ShareOpens:
         self.rest = RestAdmission(self.current, self.deletions, self.changes, self.gathered)
         self._snapshots: dict[int, OpenTree] = {}
         self._supply = supply
+        self._leases = leases
 
     @property
     def is_idle(self) -> bool:
@@ -97,11 +117,12 @@ class ShareOpens:
         on_closed: Callable[[Handle], None],
         *,
         snapshot: int | None = None,
-        grant: CacheGrant | None = None,
+        caching: CachingRequest | None = None,
         deletes_on_close: bool = False,
+        is_attribute_only: bool = False,
     ) -> Handle:
-        """Opens an entry. The caller has made sure that no REST operation delays it, and verifies
-        afterwards that the entry is still where it was."""
+        """Opens an entry. The caller has made sure that no REST operation delays it, and that the
+        entry is still where it was, or verifies that afterwards."""
         entry = self._entry(located, snapshot)
         if self.is_gone:
             raise Refused(Refusal("ShareBeingDeleted"))
@@ -112,6 +133,8 @@ class ShareOpens:
         abort_if(check_handle_count(len(entry.handles), is_root=entry.is_root))
         if deletes_on_close:
             abort_if(check_delete_pending(mode))
+            if entry.is_root:
+                raise Refused(Refusal("CannotDeleteFileOrDirectory"))
         handle = Handle(
             self._supply.take(),
             entry,
@@ -119,13 +142,45 @@ class ShareOpens:
             session,
             opened,
             on_closed,
-            grant=grant,
             deletes_on_close=deletes_on_close,
+            is_attribute_only=is_attribute_only,
         )
-        if grant is not None:
-            entry.grants[grant] = entry.grants.get(grant, 0) + 1
+        if caching is not None and snapshot is None and not entry.is_directory:
+            self._grant(handle, caching)
         self._tree(snapshot).add(handle)
         return handle
+
+    def _grant(self, handle: Handle, asked: CachingRequest) -> None:
+        entry = handle.entry
+        own = self._leases.find_for(asked, entry)
+        handle.grant = self._leases.grant(asked, entry, entry.grants, other_opens(entry, own))
+        if handle.grant is not None:
+            has_data = not handle.is_attribute_only
+            handle.grant.add_handle(handle.id, asked.notify, has_data=has_data)
+
+    def obstacle(
+        self, located: LocatedEntry, mode: OpenMode, request: OpenRequest, *, overwrites: bool
+    ) -> asyncio.Future[None] | None:
+        """Refuses an open that other handles do not allow. Returns what it has to wait for: breaks
+        of the caches of others. `mode` is that of the request, with what an overwrite needs."""
+        entry = self.current.entries.get(located.entry_id)
+        own = self._leases.find_for(request.caching, entry)
+        self.deletions.refuse(located)
+        abort_if(check_open(mode, (), leased=located.is_leased, copied=located.is_copied))
+        if entry is None:
+            return None
+        awaited = break_handles_for_open(entry, mode, own)
+        if awaited is None and (overwrites or not request.is_attribute_only):
+            awaited = break_for_open(entry, own, overwrites=overwrites)
+        return awaited
+
+    def check_creation(self, located: LocatedEntry, request: OpenRequest) -> None:
+        """Refuses to create an entry that could not be opened then."""
+        self.deletions.refuse(located)
+        self._leases.find_for(request.caching, None)
+        self._supply.check()
+        if self.is_gone:
+            raise Refused(Refusal("ShareBeingDeleted"))
 
     def _entry(self, located: LocatedEntry, snapshot: int | None) -> OpenEntry:
         """Returns the entry, which is new if it is not open yet."""
@@ -150,12 +205,15 @@ class ShareOpens:
             return None
         handle.is_open = False
         entry = handle.entry
-        if entry.locks:
-            entry.locks = [lock for lock in entry.locks if lock.handle != handle.id]
-        if handle.grant is not None:
-            self._drop_grant(entry, handle.grant)
-        if handle.deletes_on_close and entry.snapshot is None:
+        release_locks(handle)
+        grant = handle.grant
+        if grant is not None and grant.remove_handle(
+            handle.id, has_data=not handle.is_attribute_only
+        ):
+            self._leases.remove(grant)
+        if handle.deletes_on_close and entry.snapshot is None and not entry.is_delete_pending:
             self.deletions.mark(entry)
+            break_for_rest(entry, RestAccess.DELETE, handle)
         self._tree(entry.snapshot).remove(handle)
         self._supply.give_back()
         if entry.snapshot is not None and not self._snapshots[entry.snapshot].handles:
@@ -163,13 +221,6 @@ class ShareOpens:
         if entry.handles or not entry.is_delete_pending:
             return None
         return self.deletions.start(entry)
-
-    def _drop_grant(self, entry: OpenEntry, grant: CacheGrant) -> None:
-        if entry.grants[grant] > 1:
-            entry.grants[grant] -= 1
-        else:
-            del entry.grants[grant]
-            grant.end()
 
     def force_close(self, handles: Iterable[Handle]) -> list[asyncio.Task[None]]:
         """Closes handles and notifies their owners. Returns the deletions that this starts."""
@@ -230,40 +281,56 @@ class ShareOpens:
             return HandlePage([], None)
         return tree.page(entry_id, marker, limit, is_recursive=is_recursive)
 
-    # Byte-range locks
+    # Byte-range locks, and the bytes
 
-    async def lock(self, handle: Handle, start: int, end: int, *, exclusive: bool) -> None:
-        """Locks a range. Waits for REST operations in progress, but not for other locks."""
-        entry = handle.entry
-        while self.rest.is_lock_delayed(entry.id, exclusive=exclusive):
-            await self.changes.next()
-        lock = RangeLock(handle.id, start, end, exclusive)
-        abort_if(check_lock(lock, entry.locks))
-        if handle.is_open:
-            entry.locks.append(lock)
+    async def lock(
+        self,
+        handle: Handle,
+        ranges: Sequence[LockRange],
+        *,
+        waits: bool = False,
+        on_wait: Callable[[], None] = ignore_wait,
+    ) -> None:
+        """Locks all ranges, or none."""
+        await lock(handle, ranges, self.rest, self.changes, waits=waits, on_wait=on_wait)
 
-    def unlock(self, handle: Handle, start: int, end: int) -> bool:
-        """Removes the oldest lock of this handle on exactly this range; returns whether there was
-        one."""
+    def check_read(self, handle: Handle, start: int, end: int) -> None:
+        """Refuses to read bytes that others have locked."""
         locks = handle.entry.locks
-        for at, lock in enumerate(locks):
-            if lock[:3] == (handle.id, start, end):
-                del locks[at]
-                return True
-        return False
+        if locks and start < end:
+            abort_if(check_handle_read(handle.id, locks, start, end))
+
+    def check_write(self, handle: Handle, start: int, end: int) -> None:
+        """Refuses to write to locked bytes, or else tells the clients that cache the file that it
+        changes. For changes of the length, the range is what they add or cut off."""
+        entry = handle.entry
+        if entry.locks and start < end:
+            abort_if(check_handle_write(handle.id, entry.locks, start, end))
+        break_for_write(entry, handle)
 
     # Deletion
 
+    def check_delete_pending(self, handle: Handle) -> None:
+        """Refuses to mark an entry through a handle that does not allow it."""
+        abort_if(check_delete_pending(handle.mode))
+        if handle.entry.is_root or handle.entry.snapshot is not None:
+            raise Refused(Refusal("CannotDeleteFileOrDirectory"))
+
     async def set_delete_pending(
-        self, handle: Handle, is_empty: Callable[[], Awaitable[bool]] | None = None
+        self,
+        handle: Handle,
+        is_empty: Callable[[], Awaitable[bool]] | None = None,
+        on_wait: Callable[[], None] = ignore_wait,
     ) -> None:
         """Marks an entry, which is deleted when its last handle is closed. `is_empty` returns
-        whether a directory has no entries."""
+        whether a directory has no entries. Clients that cache handles on it are asked to close them
+        first."""
         entry = handle.entry
-        abort_if(check_delete_pending(handle.mode))
-        if entry.is_root or entry.snapshot is not None:
-            raise Refused(Refusal("CannotDeleteFileOrDirectory"))
-        if entry.is_delete_pending:
+        self.check_delete_pending(handle)
+        while (end := break_for_rest(entry, RestAccess.DELETE, handle)) is not None:
+            on_wait()
+            await asyncio.wait((end,))
+        if entry.is_delete_pending or not handle.is_open:
             return
         self.deletions.mark(entry)
         if is_empty is None:

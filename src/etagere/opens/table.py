@@ -25,9 +25,11 @@ from etagere.errors import Refusal
 from etagere.model.files import DeleteEntry, EntryPath
 from etagere.model.shares import ShareName, ShareRef
 from etagere.opens.admission import RestClaim
+from etagere.opens.caches import BREAK_SECONDS_MAX, LeaseTable
+from etagere.opens.handles import Handle
 from etagere.opens.share import HandleSupply, ShareOpens
 from etagere.operations.file import entries, shares
-from etagere.operations.file.tree import LocatedEntry, is_path_change, locate_entry
+from etagere.operations.file.tree import LocatedEntry, is_path_change, locate_entry, path_changed
 from etagere.rules.opens import RestAccess
 
 T = TypeVar("T")
@@ -51,10 +53,12 @@ class OpenTable:
         *,
         first_handle_id: int | None = None,
         handles_max: int = OPEN_HANDLES_MAX,
+        break_seconds_max: float = BREAK_SECONDS_MAX,
     ) -> None:
         """`first_handle_id`: None for one that no earlier process has used."""
         self._engine = engine
         self._supply = HandleSupply(first_handle_id or _first_handle_id(), handles_max)
+        self.leases = LeaseTable(break_seconds_max)
         self._shares: dict[ShareKey, ShareOpens] = {}
         """The shares that are tracked."""
         self._untracked: dict[ShareKey, int] = {}
@@ -114,19 +118,42 @@ class OpenTable:
         if key not in self._shares or source.ref != destination.ref:
             return await self._run_untracked(key, run(source, destination))
 
+        return await self.move(lambda: source, destination, run, seconds_max=seconds_max)
+
+    async def move(
+        self,
+        source: Callable[[], EntryPath],
+        destination: EntryPath,
+        run: Callable[[EntryPath, EntryPath], Awaitable[T]],
+        *,
+        check: Callable[[LocatedEntry], None] | None = None,
+        by: Handle | None = None,
+        on_wait: Callable[[], None] | None = None,
+        seconds_max: float = REST_WAIT_SECONDS_MAX,
+    ) -> T:
+        """Runs a rename in a tracked share when the opens of both entries allow it, besides the
+        handle that carries it out. `check` refuses what is at the destination."""
+
         async def attempt() -> T:
-            located, share = await self._locate(source)
+            path = source()
+            located, share = await self._locate(path)
             target, target_share = await self._locate(destination)
             if target_share is not share:
                 raise Refused(Refusal("ServerBusy"))
-            claims = [RestClaim(RestAccess.RENAME, located)]
+            if by is not None and located.entry_id != by.entry.id:
+                if share.rest.is_moving:
+                    await share.changes.next()
+                raise path_changed()
+            if check is not None:
+                check(target)
+            claims = [RestClaim(RestAccess.RENAME, located, by=by)]
             if target.entry_id != located.entry_id:
-                claims.append(RestClaim(RestAccess.DELETE, target))
-            await share.rest.admit(claims, seconds_max)
+                claims.append(RestClaim(RestAccess.DELETE, target, by=by))
+            await share.rest.admit(claims, seconds_max, on_wait)
             moved = share.rest.begin_move(located.entry_id)
             try:
                 return await run(
-                    replace(source, expected_id=located.entry_id),
+                    replace(path, expected_id=located.entry_id),
                     replace(destination, expected_id=target.entry_id),
                 )
             finally:
@@ -268,7 +295,9 @@ class OpenTable:
         if share is not None:
             # Another share of this name was created, or this one was restored.
             share.drop()
-        share = self._shares[name.key] = ShareOpens(name, share_id, self._supply, self._delete)
+        share = self._shares[name.key] = ShareOpens(
+            name, share_id, self._supply, self.leases, self._delete
+        )
         return share
 
     def forget_if_idle(self, name: ShareName) -> None:

@@ -40,6 +40,8 @@ _BY_NAME: Final = {name.lower(): flag for flag, name in _NAMES.items()} | {
     "none": FileAttributes.NONE
 }
 _DIRECTORIES_LACK: Final = FileAttributes.ARCHIVE | FileAttributes.TEMPORARY
+_KEPT: Final = FileAttributes.HIDDEN | FileAttributes.SYSTEM
+_ALL: Final = FileAttributes(sum(_NAMES))
 
 
 def parse_attributes(written: str) -> FileAttributes | None:
@@ -84,6 +86,19 @@ def changed_attributes(asked: FileAttributes, *, is_directory: bool) -> FileAttr
     if asked & FileAttributes.DIRECTORY:
         return _invalid(asked)
     return asked
+
+
+def settable_attributes(asked: int, *, is_directory: bool) -> FileAttributes:
+    """Returns the attributes that an SMB client can set, of those that it asks for. Others, such as
+    `normal` or `compressed`, are ignored."""
+    lacking = _DIRECTORIES_LACK if is_directory else FileAttributes.DIRECTORY
+    return FileAttributes(asked & _ALL & ~lacking)
+
+
+def check_overwrite(old: FileAttributes, asked: FileAttributes) -> Refusal | None:
+    """Refuses to overwrite a hidden file or a system file, unless the new attributes say so,
+    too."""
+    return Refusal("AuthorizationFailure") if old & _KEPT & ~asked else None
 
 
 def check_writable(attributes: FileAttributes) -> Refusal | None:

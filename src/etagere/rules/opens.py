@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from etagere.errors import Refusal
+from etagere.nt_status import NtStatus
 
 # Share modes
 
@@ -157,6 +158,7 @@ class RangeLock(NamedTuple):
     exclusive: bool
 
 
+LOCK_NOT_GRANTED: Final = Refusal("FileLockConflict", nt_status_override=NtStatus.LOCK_NOT_GRANTED)
 RANGE_LOCKS_MAX: Final = 4_096
 """The maximum number of locks on one file, each of which is compared with every new one."""
 
@@ -207,12 +209,13 @@ def delays_lock(in_progress: RestAccess, *, exclusive: bool) -> bool:
 def check_lock(asked: RangeLock, locks: Iterable[RangeLock]) -> Refusal | None:
     """Refuses a byte-range lock that overlaps one that excludes it.
 
-    Shared locks overlap each other. A handle conflicts with its own exclusive locks, too.
+    Shared locks overlap each other. A handle conflicts with its own exclusive locks, too. An empty
+    range overlaps a range around it, but none that begins or ends there.
     """
     count = 0
     for lock in locks:
         count += 1
         overlaps = lock.start < asked.end and asked.start < lock.end
         if overlaps and (asked.exclusive or lock.exclusive):
-            return Refusal("FileLockConflict")
-    return Refusal("FileLockConflict") if count >= RANGE_LOCKS_MAX else None
+            return LOCK_NOT_GRANTED
+    return LOCK_NOT_GRANTED if count >= RANGE_LOCKS_MAX else None

@@ -22,9 +22,9 @@ from etagere.front import file
 from etagere.front.process import FrontEndContext
 from etagere.model.files import EntryPath
 from etagere.model.shares import ShareName, ShareRef
-from etagere.opens.caches import CacheGrant
 from etagere.opens.client import ShareClient, connect
 from etagere.opens.handles import Handle, Session
+from etagere.opens.requests import CachingRequest, OpenRequest
 from etagere.opens.table import OpenTable
 from etagere.operations.file import shares
 from etagere.protocol.access_log import AccessLog
@@ -134,12 +134,13 @@ class FileFrontEnd:
         share_mode: Access = EVERYTHING,
         *,
         snapshot: int | None = None,
-        grant: CacheGrant | None = None,
+        caching: CachingRequest | None = None,
     ) -> Handle:
         components = tuple(path.split("/")) if path else ()
         at = EntryPath(ShareRef(ShareName(ACCOUNT, share), snapshot), components)
         mode = OpenMode(access, share_mode)
-        return self.run(self.client(share).open(at, mode, grant=grant))
+        request = OpenRequest(at, mode, caching=caching)
+        return self.run(self.client(share).open(request)).handle
 
     def close(self, share: str, *handles: Handle) -> None:
         for handle in handles:

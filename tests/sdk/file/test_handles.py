@@ -17,7 +17,7 @@ from azure.storage.fileshare import (
 )
 from azure.storage.fileshare import Handle as ListedHandle
 
-from etagere.opens.caches import CacheGrant
+from etagere.opens.requests import CacheNotifier, CachingRequest
 from etagere.opens.table import REST_WAIT_SECONDS_MAX
 from etagere.rules.caching import Caching
 from etagere.rules.dates import parse_instant
@@ -314,7 +314,7 @@ def test_requests_while_a_file_is_open(share: ShareClient, front_end: FileFrontE
 def test_locks(share: ShareClient, front_end: FileFrontEnd) -> None:
     file = share.get_file_client(REPORT)
     handle = front_end.open(share.share_name, REPORT, R | W)
-    locks = front_end.client(share.share_name).share
+    locks = front_end.client(share.share_name)
     front_end.run(locks.lock(handle, 4, 6, exclusive=True))
     with refused(409, "FileLockConflict"):
         file.upload_range(b"x", 9, 1)
@@ -355,11 +355,16 @@ def test_directories_with_open_files(share: ShareClient, front_end: FileFrontEnd
     assert share.get_file_client("Documents/2024/Report.txt").exists()
 
 
+def exclusive_oplock(notify: CacheNotifier) -> CachingRequest:
+    return CachingRequest(Caching.READ | Caching.WRITE, None, b"client", notify)
+
+
 def test_caches_are_flushed(share: ShareClient, front_end: FileFrontEnd) -> None:
     file = share.get_file_client(REPORT)
     told: list[Caching] = []
-    grant = CacheGrant(Caching.READ | Caching.WRITE, told.append)
-    front_end.open(share.share_name, REPORT, R | W, grant=grant)
+    caching = exclusive_oplock(lambda _, state, __: told.append(state))
+    grant = front_end.open(share.share_name, REPORT, R | W, caching=caching).grant
+    assert grant is not None
     with refused(408, "ClientCacheFlushDelay"):
         file.get_file_properties(timeout=1)
     assert told == [Caching.READ]
@@ -376,8 +381,8 @@ def test_copies_wait_for_caches_as_long_as_their_timeout(
 ) -> None:
     cached, other = share.get_file_client(REPORT), share.get_file_client("other")
     other.create_file(1)
-    grant = CacheGrant(Caching.READ | Caching.WRITE, lambda _: None)
-    front_end.open(share.share_name, REPORT, R | W, grant=grant)
+    caching = exclusive_oplock(lambda _, __, ___: None)
+    front_end.open(share.share_name, REPORT, R | W, caching=caching)
     started = time.monotonic()
     with refused(400, "CannotVerifyCopySource"):
         other.start_copy_from_url(cached.url, timeout=1)

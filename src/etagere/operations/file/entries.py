@@ -13,6 +13,8 @@ from etagere.engine.interface import ReadTxn, Refused, WriteTxn, abort_if, opera
 from etagere.errors import Refusal
 from etagere.model.bodies import Content, Empty
 from etagere.model.files import (
+    PRESERVE_TIME,
+    ChangedTimes,
     CreateDirectory,
     CreateFile,
     DeleteEntry,
@@ -21,6 +23,7 @@ from etagere.model.files import (
     FileNode,
     GetEntry,
     LeaseFile,
+    OverwriteFile,
     SetEntryMetadata,
     SetEntryProperties,
     TimedEntry,
@@ -53,7 +56,12 @@ from etagere.operations.file.tree import (
     release_content,
 )
 from etagere.rules import leases as lease_rules
-from etagere.rules.file_attributes import FileAttributes, check_writable
+from etagere.rules.file_attributes import (
+    FileAttributes,
+    attributes_of_new,
+    check_overwrite,
+    check_writable,
+)
 from etagere.rules.posix import changed_owner
 
 
@@ -109,6 +117,26 @@ def create_file(txn: WriteTxn, command: CreateFile) -> Entry:
     return entry
 
 
+@operation
+def overwrite_file(txn: WriteTxn, command: OverwriteFile) -> Entry:
+    """Truncates a file as an SMB client does that opens it."""
+    place = guard_path(txn, command.path)
+    old = find_changeable(txn, place, False, None)
+    node, asked = file_node(old), FileAttributes(command.attributes)
+    abort_if(check_overwrite(FileAttributes(old.attributes), asked))
+    change_usage(txn, place.tree.share, old.id, -file_length(old))
+    entry = changed(
+        txn,
+        old,
+        times=ChangedTimes(None if command.supersedes else PRESERVE_TIME, None),
+        attributes=int(unwrap(attributes_of_new(asked, is_directory=False))),
+        node=replace(node, content=Empty(), copied=None),
+    )
+    entry = put_entry(txn, place, entry)
+    release_content(txn, old)
+    return entry
+
+
 def _new_content(txn: WriteTxn, command: CreateFile) -> Content:
     if not command.length:
         return Empty()
@@ -141,7 +169,8 @@ def set_properties(txn: WriteTxn, command: SetEntryProperties) -> Entry:
         place,
         command.is_directory,
         command.lease_id,
-        check_read_only=command.attributes is None or command.length is not None,
+        check_read_only=command.length is not None
+        or not (command.ignore_read_only or command.attributes is not None),
     )
     node = old.node
     if isinstance(node, FileNode):

@@ -92,7 +92,12 @@ def _require_expected(expected_id: int | None, entry: Entry | None) -> None:
     if expected_id is None:
         return
     if (NO_ENTRY if entry is None else entry.id) != expected_id:
-        raise Refused(Refusal("ServerBusy", dict(_PATH_CHANGED)))
+        raise path_changed()
+
+
+def path_changed() -> Refused:
+    """Returns what ends an operation whose path leads to another entry than expected."""
+    return Refused(Refusal("ServerBusy", dict(_PATH_CHANGED)))
 
 
 def is_path_change(refused: Refused) -> bool:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from etagere.engine.interface import ReadTxn, WriteTxn
 from etagere.model.files import EntryPath
-from etagere.protocol.file import inheritance
+from etagere.operations.file import inheritance
 from etagere.protocol.file.decode import wait_seconds
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.rest.exchange import Exchange
@@ -40,10 +40,10 @@ async def write(
     command: C,
 ) -> T:
     """Changes a directory or file when its open handles allow it."""
-    share = command.path.ref.share
+    engine, share, client = deps.engine, command.path.ref.share, exchange.request.client
 
     def run(path: EntryPath) -> Awaitable[T]:
-        return inheritance.write(exchange, deps, share, operation, _with_path(command, path))
+        return inheritance.write(engine, share, operation, _with_path(command, path), client)
 
     return await deps.opens.rest(command.path, access, run, seconds_max=wait_seconds(exchange))
 

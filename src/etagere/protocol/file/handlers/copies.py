@@ -26,9 +26,9 @@ from etagere.model.file_copies import (
 from etagere.model.files import Entry, PutRange
 from etagere.model.ids import new_id
 from etagere.model.sources import SourceBlob
-from etagere.operations.file import copies, pending_copies, ranges
+from etagere.operations.file import copies, inheritance, pending_copies, ranges
 from etagere.operations.sources import PIECES_GONE
-from etagere.protocol.file import access, decode, decode_copies, decode_ranges, inheritance
+from etagere.protocol.file import access, decode, decode_copies, decode_ranges
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.file.encode import ENCRYPTED
 from etagere.protocol.file.handlers.ranges import range_headers
@@ -126,7 +126,9 @@ async def _write_copy(
     return await deps.opens.rest(
         destination,
         RestAccess.REPLACE,
-        lambda path: inheritance.write(exchange, deps, share, operation, command.at(path)),
+        lambda path: inheritance.write(
+            deps.engine, share, operation, command.at(path), exchange.request.client
+        ),
         seconds_max=decode.wait_seconds(exchange),
     )
 
