@@ -117,6 +117,9 @@ def body(
     return (fixed + encoded).ljust(contexts_at - 64, b"\0") + contexts
 
 
+ALLOCATION = struct.pack("<IHHHHI4s4xQ", 0, 16, 4, 0, 24, 8, b"AlSi", (1 << 64) - 1)
+
+
 def asked(request_body: bytes) -> OpenRequest:
     share = FakeShare([opened()])
     run(create, FakeRequest(request_body, share))
@@ -216,6 +219,7 @@ def test_options_and_attributes() -> None:
         (body("a\\", options=0x40), NtStatus.OBJECT_NAME_INVALID),
         (body(options=0x1000, access=0x12_0089), NtStatus.INVALID_PARAMETER),
         (body("\\a"), NtStatus.INVALID_PARAMETER),
+        (body(contexts=ALLOCATION), NtStatus.DISK_FULL),
         (body("@GMT-2023.11.14-22.13.20\\a", access=0x2), NtStatus.ACCESS_DENIED),
         (
             body("@GMT-2023.11.14-22.13.20\\a", access=0x1, disposition=2),

@@ -70,6 +70,8 @@ class Open:
     """None for a pipe."""
     pipe: Pipe | None = None
     position: int = 0
+    allocation: int = 0
+    """The number of bytes that the client has asked to allocate for the file."""
     search: Search | None = None
     watch: Watch | None = None
 

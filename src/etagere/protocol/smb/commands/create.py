@@ -62,6 +62,7 @@ from etagere.protocol.smb.status import SmbError
 from etagere.rules.caching import Caching
 from etagere.rules.file_attributes import FileAttributes
 from etagere.rules.file_permissions import SYSTEM, check_permission
+from etagere.rules.file_ranges import FILE_BYTES_MAX
 from etagere.rules.security_descriptors import (
     DESCRIPTOR_BYTES_MAX,
     InvalidDescriptorError,
@@ -195,9 +196,12 @@ async def create(request: Request) -> Reply:
         # The tree was disconnected meanwhile.
         await client.close(handle)
         raise SmbError(NtStatus.NETWORK_NAME_DELETED)
-    request.add_open(Open(handle.id, request.tree, rights, asked.options, handle))
+    allocation = 0 if opened.entry.is_directory else contexts.allocation
+    request.add_open(
+        Open(handle.id, request.tree, rights, asked.options, handle, allocation=allocation)
+    )
     notifier.start(handle.id)
-    information = network_open(opened.entry, contexts.allocation)
+    information = network_open(opened.entry, allocation)
     level, packed = _pack_contexts(client, asked, contexts, opened)
     return Reply(_pack_response(level, opened.action, information, handle.id, packed))
 
@@ -238,6 +242,8 @@ def _open_request(
         raise SmbError(NtStatus.MEDIA_WRITE_PROTECTED)
     if asked.attributes & _ENCRYPTED and disposition is not Disposition.OPEN:
         raise SmbError(NtStatus.ACCESS_DENIED)
+    if contexts.allocation > FILE_BYTES_MAX:
+        raise SmbError(NtStatus.DISK_FULL)
     kind = _kind(options, path, disposition)
     deletes_on_close = bool(options & DELETE_ON_CLOSE)
     if deletes_on_close and not rights & AccessMask.DELETE:

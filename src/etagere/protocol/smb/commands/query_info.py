@@ -126,6 +126,7 @@ async def file_state(opened: Open) -> FileState:
         opened.position,
         target.handle.entry.is_delete_pending,
         serial_number(target.client.share.id),
+        opened.allocation,
     )
 
 

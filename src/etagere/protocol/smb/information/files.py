@@ -39,6 +39,8 @@ class FileState(NamedTuple):
     is_delete_pending: bool = False
     volume: int = 0
     """The serial number of the volume."""
+    allocation: int = 0
+    """The number of bytes that the client has asked to allocate."""
 
     @property
     def name(self) -> bytes:
@@ -95,7 +97,8 @@ def _standard(state: FileState) -> bytes:
     entry, pending = state.entry, state.is_delete_pending
     length = length_of(entry)
     links = entry.link_count - pending
-    return _STANDARD.pack(allocation_of(length), length, links, pending, entry.is_directory, 0)
+    allocation = allocation_of(max(length, state.allocation))
+    return _STANDARD.pack(allocation, length, links, pending, entry.is_directory, 0)
 
 
 def _internal(state: FileState) -> bytes:
@@ -159,7 +162,7 @@ def _compression(state: FileState) -> bytes:
 
 def _network_open(state: FileState) -> bytes:
     """FileNetworkOpenInformation ([MS-FSCC] 2.4.34)."""
-    return network_open(state.entry) + _WORD.pack(0)
+    return network_open(state.entry, state.allocation) + _WORD.pack(0)
 
 
 _NETWORK_OPEN_CORE: Final = struct.Struct("<QQQQqqI")
