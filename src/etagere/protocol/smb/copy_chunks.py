@@ -129,4 +129,4 @@ async def _copy_chunk(
         raise SmbError(NtStatus.INVALID_VIEW_SIZE)
     start, end = chunk.target, chunk.target + chunk.length
     target.client.check_write(target.handle, start, end)
-    await contents.write(target.client.share, target.handle, start, data)
+    await contents.write(target.client.share, target.handle, start, memoryview(data))
