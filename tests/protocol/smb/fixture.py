@@ -120,7 +120,14 @@ class FakeShare:
         return self.data[offset : offset + length]
 
     async def write(
-        self, share: object, handle: Handle, offset: int, data: memoryview, *, through: bool
+        self,
+        share: object,
+        handle: Handle,
+        offset: int,
+        data: memoryview,
+        *,
+        through: bool,
+        preserve_written: bool,
     ) -> None:
         self.calls.append(("write", offset, bytes(data), through))
 

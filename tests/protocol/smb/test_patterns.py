@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from random import Random
 
 import pytest
 
-from etagere.protocol.smb.patterns import compile_pattern
+from etagere.protocol.smb.patterns import _matches_dos, compile_pattern
 from etagere.rules.file_names import fold_name
 
 CASES = [
@@ -53,6 +54,24 @@ def test_pattern(pattern: str, matching: list[str], others: list[str]) -> None:
 def test_what_names_start_with(pattern: str, prefix: str, is_literal: bool) -> None:
     compiled = compile_pattern(pattern)
     assert (compiled.prefix, compiled.is_literal) == (prefix, is_literal)
+
+
+def test_both_ways_to_match_agree() -> None:
+    random = Random(1)
+    for _ in range(5_000):
+        pattern = "".join(random.choices('ab.*<>"?', k=random.randint(1, 6)))
+        name = "".join(random.choices("ab.", k=random.randint(0, 6)))
+        name = fold_name(name)
+        found = compile_pattern(pattern).matches(name)
+        assert _matches_dos(fold_name(pattern), name) is found, (pattern, name)
+
+
+@pytest.mark.parametrize("pattern", ["<<b", ">" * 254 + "b", "*<" + ">" * 200 + "b"])
+@pytest.mark.parametrize("name", ["A" * 254, "." * 254, "A." * 127])
+def test_no_regular_expression_takes_long(pattern: str, name: str) -> None:
+    began = time.perf_counter()
+    assert not compile_pattern(pattern).matches(name)
+    assert time.perf_counter() - began < 0.5
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 120 + "b", "<a" * 120 + "b", "<>" * 120 + "b"])

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from etagere.config import MIB
-from etagere.engine.interface import Refused, abort_if
+from etagere.engine.interface import Refused
 from etagere.nt_status import NtStatus
 from etagere.protocol.smb.access import AccessMask
 from etagere.protocol.smb.requests import Request
 from etagere.protocol.smb.state import Open
 from etagere.protocol.smb.status import SmbError, status_of
 from etagere.protocol.smb.targets import FileTarget, file_target
-from etagere.rules.opens import check_handle_read, check_handle_write
 
 CHUNKS_MAX: Final = 256
 CHUNK_BYTES_MAX: Final = MIB
@@ -124,10 +123,10 @@ async def _copy_chunk(
 ) -> None:
     contents = request.server.contents
     start, end = chunk.source, chunk.source + chunk.length
-    abort_if(check_handle_read(source.handle.id, source.handle.entry.locks, start, end))
+    source.client.check_read(source.handle, start, end)
     data = await contents.read(source.client.share, source.handle, start, chunk.length)
     if len(data) < chunk.length:
         raise SmbError(NtStatus.INVALID_VIEW_SIZE)
     start, end = chunk.target, chunk.target + chunk.length
-    abort_if(check_handle_write(target.handle.id, target.handle.entry.locks, start, end))
-    await contents.write(target.client.share, target.handle, start, data)
+    target.client.check_write(target.handle, start, end)
+    await contents.write(target.client.share, target.handle, start, memoryview(data))

@@ -19,6 +19,13 @@ from etagere.rules.file_names import fold_name
 
 _WILDCARDS: Final = frozenset('*?<>"')
 _DOS_WILDCARDS: Final = frozenset('<>"')
+_DOS_REGEXES: Final = {
+    "*": ".*",
+    "?": ".",
+    "<": r"(?:[^.]|\.(?=[^.]*\.))*\.?",
+    ">": r"(?:[^.]|\.\Z|(?=\.)|\Z)",
+    '"': r"(?:\.|\Z)",
+}
 
 
 class NamePattern(NamedTuple):
@@ -41,9 +48,19 @@ def compile_pattern(pattern: str) -> NamePattern:
     if folded == "*":
         return NamePattern(_match_all, prefix, is_literal=False)
     if _DOS_WILDCARDS.isdisjoint(folded):
-        regex = re.compile(_translate(folded), re.DOTALL)
-        return NamePattern(lambda name: regex.fullmatch(name) is not None, prefix, False)
-    return NamePattern(lambda name: _matches_dos(folded, name), prefix, is_literal=False)
+        regex = _translate(folded)
+    elif _backtracks_little(folded):
+        regex = "".join(_DOS_REGEXES.get(one) or re.escape(one) for one in folded)
+    else:
+        return NamePattern(lambda name: _matches_dos(folded, name), prefix, is_literal=False)
+    compiled = re.compile(regex, re.DOTALL)
+    return NamePattern(lambda name: compiled.fullmatch(name) is not None, prefix, is_literal=False)
+
+
+def _backtracks_little(pattern: str) -> bool:
+    """Whether a regular expression tries no more combinations than there are pairs of places in a
+    name. Each star and each run of `>` multiplies them."""
+    return pattern.count("*") + pattern.count("<") + (">" in pattern) <= 2
 
 
 def _match_all(_name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.config import MIB
-from etagere.engine.interface import ReadTxn, abort_if
+from etagere.engine.interface import ReadTxn
 from etagere.model.shares import ShareName
 from etagere.nt_status import NtStatus
 from etagere.operations.file import shares
@@ -24,7 +24,6 @@ from etagere.protocol.smb.srvsvc import PIPE
 from etagere.protocol.smb.state import Open
 from etagere.protocol.smb.status import SmbError
 from etagere.protocol.smb.targets import file_target
-from etagere.rules.opens import check_handle_write
 
 _REQUEST: Final = struct.Struct("<4xIQQIIIIIII4x")
 _RESPONSE: Final = struct.Struct("<H2xIQQIIII8x")
@@ -254,7 +253,7 @@ async def _set_zero_data(control: Control) -> Output:
     if handle.entry.is_directory or not 0 <= start <= end:
         raise SmbError(NtStatus.INVALID_PARAMETER)
     if start < end:
-        abort_if(check_handle_write(handle.id, handle.entry.locks, start, end))
+        client.check_write(handle, start, end)
         await control.request.server.contents.clear(client.share, handle, start, end)
     return Output(b"")
 
