@@ -41,7 +41,7 @@ class RecordingWriter:
     def md5(self) -> bytes:
         return b""
 
-    async def append(self, data: bytes) -> None:
+    async def append(self, data: bytes | bytearray | memoryview) -> None:
         self.data += data
         self.appends += 1
 

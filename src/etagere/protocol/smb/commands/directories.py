@@ -161,7 +161,7 @@ def _new_page(
 
     def length(entry: Entry) -> int:
         opened = open_entries.get(entry.id) if is_current else None
-        gathered = None if opened is None else contents.length(share, opened)
+        gathered = None if opened is None else contents.length(opened)
         return length_of(entry) if gathered is None else gathered
 
     entries = EntryList(info_class, asked.output_bytes_max)

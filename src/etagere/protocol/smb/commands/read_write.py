@@ -141,7 +141,7 @@ async def _write(
     offset = asked.offset
     if not opened.access & AccessMask.WRITE_DATA:
         # A handle that may only append writes at the end of the file, whatever the offset.
-        length = contents.length(share, entry)
+        length = contents.length(entry)
         offset = length_of(await client.get_entry(handle)) if length is None else length
     end = offset + len(asked.data)
     client.check_write(handle, offset, end)
