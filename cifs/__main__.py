@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         connection = server.connection_string("file")
         ShareServiceClient.from_connection_string(connection).create_share(asked.share)
-        return _run(asked, server.ports["smb"])
+        return _run(asked, int(server.endpoints["smb"].rpartition(":")[2]))
 
 
 if __name__ == "__main__":
