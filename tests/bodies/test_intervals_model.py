@@ -320,8 +320,9 @@ class Maps(RuleBasedStateMachine):
             assert copy.content.length == len(copy.shows)
             plan = self.ledger.plan(copy.content)
             assert shown(plan) == places(copy.shows)
-            middle = self.ledger.plan(copy.content, 7, 11)
-            assert shown(middle) == places(copy.shows)[7:18]
+            for start, length in ((7, 11), (12, 2)):
+                some = self.ledger.plan(copy.content, start, length)
+                assert shown(some) == places(copy.shows)[start : start + length]
             found = look(self.ledger, intervals.ranges, copy.content, 3, 40, 100)
             assert found == written_ranges(copy.shows, 3, 40)
             inline = [at for at, byte in enumerate(copy.shows) if isinstance(byte, int)]
