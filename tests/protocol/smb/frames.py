@@ -19,8 +19,9 @@ from etagere.operations.file import shares
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.smb import dispatch
 from etagere.protocol.smb.compounds import Buffer
-from etagere.protocol.smb.connection import Connection, ServerRequest
+from etagere.protocol.smb.connection import Connection
 from etagere.protocol.smb.encryption import Cipher, Sealer
+from etagere.protocol.smb.exchanges import ServerRequest
 from etagere.protocol.smb.header import HEADER_BYTES, Command, Flags, Header, parse_header
 from etagere.protocol.smb.keys import INITIAL_PREAUTH_HASH, derive_keys, extend_preauth_hash
 from etagere.protocol.smb.logons import LogonDelays, Passwords

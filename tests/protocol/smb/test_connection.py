@@ -14,7 +14,7 @@ from etagere.errors import Refusal
 from etagere.nt_status import NtStatus
 from etagere.protocol.smb import connection, dispatch
 from etagere.protocol.smb.compounds import error_reply, pack_message, split
-from etagere.protocol.smb.connection import ServerRequest
+from etagere.protocol.smb.exchanges import ServerRequest
 from etagere.protocol.smb.header import HEADER_BYTES, NO_MESSAGE_ID, Command, Flags, Header
 from etagere.protocol.smb.requests import RELATED_FILE_ID, Reply
 from etagere.protocol.smb.state import Open, remove_open

@@ -18,8 +18,6 @@ from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.smb import dispatch
 from etagere.protocol.smb.compounds import (
     Buffer,
-    CompoundContext,
-    Message,
     error_reply,
     pack_message,
     split,
@@ -30,7 +28,13 @@ from etagere.protocol.smb.encryption import (
     DecryptionFailed,
     parse_transform_header,
 )
-from etagere.protocol.smb.header import HEADER_BYTES, NO_MESSAGE_ID, Command, Flags, Header
+from etagere.protocol.smb.exchanges import (
+    Frame,
+    ServerRequest,
+    session_to_encrypt_for,
+    signer_of,
+)
+from etagere.protocol.smb.header import NO_MESSAGE_ID, Command, Flags, Header
 from etagere.protocol.smb.keys import INITIAL_PREAUTH_HASH, extend_preauth_hash
 from etagere.protocol.smb.limits import (
     OUTSTANDING_BYTES_MAX,
@@ -49,12 +53,11 @@ from etagere.protocol.smb.negotiation import (
     parse_negotiate,
     security_mode,
 )
-from etagere.protocol.smb.requests import RELATED_FILE_ID, Reply
+from etagere.protocol.smb.requests import Reply
 from etagere.protocol.smb.services import SmbServices
 from etagere.protocol.smb.sessions import SessionTable, end_session
-from etagere.protocol.smb.signing import Signer
 from etagere.protocol.smb.spnego import OFFER
-from etagere.protocol.smb.state import Negotiated, Open, Session, Tree
+from etagere.protocol.smb.state import Negotiated, Session
 from etagere.protocol.smb.status import Disconnect, SmbError
 from etagere.rules.accounts import is_loopback
 
@@ -84,131 +87,6 @@ class Link(Protocol):
         ...
 
     def on_authenticated(self) -> None: ...
-
-
-class ServerRequest:
-    """A request in progress."""
-
-    __slots__ = (
-        "_tree",
-        "async_id",
-        "body",
-        "connection",
-        "found_session",
-        "frame",
-        "header",
-        "is_cancelled",
-        "is_last",
-        "is_signed",
-        "message",
-        "must_sign",
-    )
-
-    def __init__(self, connection: Connection, frame: Frame, one: Message, is_last: bool) -> None:
-        self.connection = connection
-        self.frame = frame
-        self.header = one.header
-        self.message = one.data
-        self.body = one.data[HEADER_BYTES:]
-        self.is_last = is_last
-        """Whether no message follows in its frame."""
-        self.async_id = 0
-        """0: the client has not been told that the request is pending."""
-        self.is_cancelled = False
-        self.is_signed = False
-        """Whether the request has a signature that is right."""
-        self.must_sign = False
-        """Whether the response is signed in any case."""
-        self.found_session: Session | None = None
-        self._tree: Tree | None = None
-
-    @property
-    def server(self) -> SmbServices:
-        return self.connection.server
-
-    @property
-    def negotiated(self) -> Negotiated:
-        return self.connection.negotiated
-
-    @property
-    def session(self) -> Session:
-        if self.found_session is None:
-            raise SmbError(NtStatus.USER_SESSION_DELETED)
-        return self.found_session
-
-    @property
-    def tree(self) -> Tree:
-        if self._tree is None:
-            raise SmbError(NtStatus.NETWORK_NAME_DELETED)
-        return self._tree
-
-    @property
-    def tree_id(self) -> int:
-        return self.header.tree_id if self._tree is None else self._tree.id
-
-    @property
-    def session_id(self) -> int:
-        session = self.found_session
-        return self.header.session_id if session is None else session.id
-
-    def use_session(self, session: Session) -> None:
-        self.found_session = session
-        self.frame.context.session_id = session.id
-
-    def use_tree(self, tree: Tree) -> None:
-        self._tree = tree
-        self.frame.context.tree_id = tree.id
-
-    def has_session(self, session: Session) -> bool:
-        return self.found_session is session
-
-    def has_tree(self, tree: Tree) -> bool:
-        return self._tree is tree
-
-    def open(self, persistent: int, volatile: int) -> Open:
-        context = self.frame.context
-        opened: Open | None = None
-        if persistent == volatile:
-            if volatile != RELATED_FILE_ID:
-                opened = self.session.opens.get(volatile)
-            elif self.header.flags & Flags.RELATED and context.opened is not None:
-                opened = self.session.opens.get(context.opened.id)
-        if opened is None or opened.tree is not self._tree:
-            raise SmbError(context.create_status or NtStatus.FILE_CLOSED)
-        context.opened = opened
-        return opened
-
-    def add_open(self, opened: Open) -> None:
-        opened.tree.opens[opened.id] = opened
-        opened.tree.session.opens[opened.id] = opened
-        self.frame.context.opened = opened
-
-    def pend(self) -> None:
-        if self.async_id:
-            return
-        if self.is_cancelled:
-            raise SmbError(NtStatus.CANCELLED)
-        if not self.is_last and self.header.command != Command.CREATE:
-            # [MS-SMB2] 3.3.5.2.7: only the last message of a compound may wait.
-            raise SmbError(NtStatus.INTERNAL_ERROR)
-        self.connection.send_interim(self)
-
-
-class Frame:
-    """The messages of one frame, which are executed in turn."""
-
-    __slots__ = ("context", "cost", "decrypted_for", "requests", "responses", "task")
-
-    def __init__(self, decrypted_for: Session | None) -> None:
-        self.decrypted_for = decrypted_for
-        """The session whose key it was encrypted with; None: it was not encrypted."""
-        self.context = CompoundContext()
-        self.requests: list[ServerRequest] = []
-        self.responses: list[tuple[ServerRequest, Reply]] = []
-        """Those that have not been sent yet."""
-        self.cost = 0
-        """The bytes that it is counted with."""
-        self.task: asyncio.Task[None] | None = None
 
 
 class Connection:
@@ -495,28 +373,21 @@ class Connection:
         frame.responses = []
         if interim is not None:
             responses.append((interim, error_reply(NtStatus.PENDING)))
-        encrypted_for = self._encrypted_for(frame, responses[0][0])
+        encrypted_for = session_to_encrypt_for(frame, responses[0][0])
         buffers: list[Buffer] = []
         last = len(responses) - 1
         for number, (request, reply) in enumerate(responses):
-            signer = None if encrypted_for is not None else _signer(request, reply)
-            buffers += self._pack(request, reply, signer, is_last=number == last)
+            signer = None if encrypted_for is not None else signer_of(request, reply)
+            header = self._response_header(request, reply)
+            packed = pack_message(header, reply, is_last=number == last, signer=signer)
+            if header.command <= Command.SESSION_SETUP:
+                self._extend_hash(request, reply, packed[0])
+            buffers += packed
         if encrypted_for is not None and encrypted_for.sealer is not None:
             buffers = encrypted_for.sealer.seal(buffers, encrypted_for.id)
         self._link.send(buffers)
 
-    def _encrypted_for(self, frame: Frame, request: ServerRequest) -> Session | None:
-        """Returns the session that responses are encrypted for; None: they are not encrypted."""
-        if frame.decrypted_for is not None:
-            return frame.decrypted_for
-        session = request.found_session
-        if session is None or not session.requires_encryption:
-            return None
-        return None if request.header.command == Command.SESSION_SETUP else session
-
-    def _pack(
-        self, request: ServerRequest, reply: Reply, signer: Signer | None, *, is_last: bool
-    ) -> list[Buffer]:
+    def _response_header(self, request: ServerRequest, reply: Reply) -> Header:
         header, async_id = request.header, request.async_id
         flags = Flags.RESPONSE | header.flags & (Flags.RELATED | Flags.PRIORITY_MASK)
         charge = header.credit_charge or 1
@@ -525,26 +396,18 @@ class Connection:
             flags |= Flags.ASYNC
         if not async_id or reply.status == NtStatus.PENDING:
             granted = self._window.grant(header.credits, charge)
-        packed = pack_message(
-            Header(
-                header.command,
-                charge,
-                reply.status,
-                granted,
-                int(flags),
-                0,
-                header.message_id,
-                async_id,
-                request.tree_id,
-                request.session_id,
-            ),
-            reply,
-            is_last=is_last,
-            signer=signer,
+        return Header(
+            header.command,
+            charge,
+            reply.status,
+            granted,
+            int(flags),
+            0,
+            header.message_id,
+            async_id,
+            request.tree_id,
+            request.session_id,
         )
-        if header.command <= Command.SESSION_SETUP:
-            self._extend_hash(request, reply, packed[0])
-        return packed
 
     def _extend_hash(self, request: ServerRequest, reply: Reply, message: Buffer) -> None:
         """Adds a response to the hash of the messages before the authentication."""
@@ -591,14 +454,3 @@ class Connection:
                 await end_session(self, session)
             except Exception:
                 logger.exception("could not end a session of SMB client %s", self.client)
-
-
-def _signer(request: ServerRequest, reply: Reply) -> Signer | None:
-    """Returns what signs a response. A response to a request that is pending is not signed: the
-    final one has the same message ID, and thus the same nonce."""
-    session = request.found_session
-    if session is None or reply.status == NtStatus.PENDING:
-        return None
-    if request.is_signed or request.must_sign or session.requires_signing:
-        return session.signer
-    return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
-import importlib.util
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,7 +23,7 @@ from etagere.protocol.smb.state import Session
 from etagere.protocol.smb.status import Disconnect, SmbError, status_of
 
 if TYPE_CHECKING:
-    from etagere.protocol.smb.connection import ServerRequest
+    from etagere.protocol.smb.exchanges import ServerRequest
 
 logger = logging.getLogger(__name__)
 
@@ -82,10 +82,9 @@ def _command_table() -> Mapping[int, CommandRow]:
     }
     for command, (module, function, structure_size) in _MODULES.items():
         path = f"etagere.protocol.smb.commands.{module}"
-        if importlib.util.find_spec(path) is not None:
-            handler = getattr(importlib.import_module(path), function, None)
-            if handler is not None:
-                rows[command] = CommandRow(handler, structure_size)
+        with contextlib.suppress(ImportError, AttributeError):
+            handler = getattr(importlib.import_module(path), function)
+            rows[command] = CommandRow(handler, structure_size)
     return rows
 
 

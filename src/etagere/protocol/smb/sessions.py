@@ -21,7 +21,8 @@ from etagere.protocol.smb.state import Session
 from etagere.protocol.smb.status import Disconnect, SmbError
 
 if TYPE_CHECKING:
-    from etagere.protocol.smb.connection import Connection, ServerRequest
+    from etagere.protocol.smb.connection import Connection
+    from etagere.protocol.smb.exchanges import ServerRequest
 
 _REQUEST: Final = struct.Struct("<HBBIIHHQ")
 _RESPONSE: Final = struct.Struct("<HHHH")

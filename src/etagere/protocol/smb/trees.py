@@ -19,7 +19,7 @@ from etagere.protocol.smb.status import SmbError
 from etagere.rules.file_names import check_share_name
 
 if TYPE_CHECKING:
-    from etagere.protocol.smb.connection import ServerRequest
+    from etagere.protocol.smb.exchanges import ServerRequest
 
 _REQUEST: Final = struct.Struct("<HHHH")
 _RESPONSE: Final = struct.Struct("<HBBIII")
