@@ -83,21 +83,25 @@ class ShareClient:
 
     async def close(self, handle: Handle) -> None:
         """Closes a handle; returns when what it wrote is durable, and when its entry is deleted, if
-        it is deleted on close."""
-        self.handles.pop(handle.id, None)
+        it is deleted on close. If something cannot be stored, raises `Fault` or `Unknown` once the
+        handle is closed."""
         entry, gathered = handle.entry, self.share.gathered
         try:
             if entry.snapshot is None and gathered.get(entry.id) is not None:
                 await gathered.flush(entry.id)
         finally:
-            deletion = self.share.close(handle)
+            await self._close(handle)
+
+    async def _close(self, handle: Handle) -> None:
+        self.handles.pop(handle.id, None)
+        deletion = self.share.close(handle)
         if deletion is not None:
             await asyncio.shield(deletion)
 
     async def disconnect(self) -> None:
-        """Closes all handles and leaves the share."""
+        """Closes all handles and leaves the share. Gathered writes are stored later."""
         for handle in list(self.handles.values()):
-            await self.close(handle)
+            await self._close(handle)
         self._table.detach(self.share)
 
     # The entry of a handle

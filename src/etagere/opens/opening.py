@@ -10,13 +10,14 @@ A name at which an entry is created is reserved until the handle of its creator 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
 
 from etagere.clock import Clock
-from etagere.engine.interface import Engine, Refused, abort_if
+from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if
 from etagere.errors import Refusal
 from etagere.model.files import (
     NO_ENTRY,
@@ -138,7 +139,9 @@ class Opener:
             gathered = self._share.gathered
             if count == self._share.changes.count and gathered.get(entry.id) is None:
                 return Opened(handle, entry, Action.OPENED)
-            await gathered.flush(entry.id)
+            with contextlib.suppress(Fault, Unknown):
+                # The disk is full, for example. The file can be read all the same.
+                await gathered.flush(entry.id)
             return await self._verify(request, located, handle)
         except Refused as refused:
             self._abandon(handle)
