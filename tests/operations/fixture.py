@@ -56,7 +56,7 @@ def engine_test(kind: type[F], body: Callable[[F], Awaitable[None]]) -> Test:
     """Turns a coroutine into a test that runs with every engine."""
 
     async def run(start: Start, directory: Path) -> None:
-        async with _opened(kind, start, directory) as fixture:
+        async with opened_fixture(kind, start, directory) as fixture:
             await body(fixture)
 
     def test(start: Start, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def engine_property_test(
 
     def test(start: Start, tmp_path: Path) -> None:
         with asyncio.Runner() as runner:
-            context = _opened(kind, start, tmp_path)
+            context = opened_fixture(kind, start, tmp_path)
             fixture = runner.run(context.__aenter__())
 
             @given(examples)
@@ -91,7 +91,7 @@ def engine_property_test(
 
 
 @asynccontextmanager
-async def _opened(kind: type[F], start: Start, directory: Path) -> AsyncIterator[F]:
+async def opened_fixture(kind: type[F], start: Start, directory: Path) -> AsyncIterator[F]:
     harness = await start(directory)
     try:
         engine = await harness.open()
