@@ -35,7 +35,7 @@ class SmbClient:
 
     def __init__(self, server: Server, share: str, dialect: int = Dialects.SMB_3_1_1) -> None:
         port = int(server.endpoints["smb"].rpartition(":")[2])
-        self.connection = Connection(uuid.uuid4(), "127.0.0.1", port, require_signing=False)
+        self.connection = Connection(uuid.uuid4(), "127.0.0.1", port, require_signing=True)
         self.connection.connect(dialect)
         self.session = Session(self.connection, ACCOUNT, KEY, require_encryption=False)
         self.session.connect()

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from smbprotocol.exceptions import SMBResponseException
+from smbprotocol.ioctl import SMB2IOCTLRequest
 from smbprotocol.open import Open
 from smbprotocol.structure import BytesField, Structure
 
@@ -32,10 +33,10 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def send(opened: Open, command: int, body: bytes) -> Answer:
+def send(opened: Open, message: Structure) -> Answer:
     """Sends a request, and returns its response, also if it is an error."""
     tree, connection = opened.tree_connect, opened.connection
-    sent = connection.send(_Message(command, body), tree.session.session_id, tree.tree_connect_id)
+    sent = connection.send(message, tree.session.session_id, tree.tree_connect_id)
     response: Any
     try:
         response = connection.receive(sent)
@@ -55,7 +56,7 @@ def query(
     """Sends QUERY_INFO; the body of the answer is the information."""
     fields = (41, info_type, info_class, bytes_max, 0, 0, additional, 0)
     body = struct.pack("<HBBIH2xIII", *fields) + opened.file_id
-    status, answer = send(opened, Command.QUERY_INFO, body)
+    status, answer = send(opened, _Message(Command.QUERY_INFO, body))
     return Answer(
         status, answer[8:] if answer[:2] == b"\x09\0" and status < 0xC000_0000 else answer
     )
@@ -67,14 +68,16 @@ def change(
     """Sends SET_INFO; returns the status."""
     fields = (33, info_type, info_class, len(data), 96, additional)
     body = struct.pack("<HBBIH2xI", *fields) + opened.file_id + data
-    return send(opened, Command.SET_INFO, body).status
+    return send(opened, _Message(Command.SET_INFO, body)).status
 
 
 def ioctl(
     opened: Open, code: int, data: bytes = b"", *, bytes_max: int = 65_536, file_id: bytes = b""
 ) -> Answer:
     """Sends IOCTL; the body of the answer is the output."""
-    body = struct.pack("<HHI", 57, 0, code) + (file_id or opened.file_id)
-    body += struct.pack("<IIIIIIII", 120, len(data), 0, 0, 0, bytes_max, 1, 0) + data
-    status, answer = send(opened, Command.IOCTL, body)
+    message = SMB2IOCTLRequest()
+    message["ctl_code"], message["file_id"] = code, file_id or opened.file_id
+    message["max_output_response"], message["flags"] = bytes_max, 1
+    message["buffer"] = data
+    status, answer = send(opened, message)
     return Answer(status, answer[48:] if answer[:2] == b"\x31\0" else answer)

@@ -132,7 +132,7 @@ def test_rename(client: SmbClient, share: ShareClient) -> None:
     assert _rename(opened, "B.TXT", replace=True) == NtStatus.SUCCESS
     opened.close()
     assert client.read_file("b.txt") == b"a"
-    assert [entry.name for entry in share.list_directories_and_files()] == ["B.TXT", "d"]
+    assert sorted(entry.name for entry in share.list_directories_and_files()) == ["B.TXT", "d"]
 
 
 def _rename(opened: object, name: str, *, replace: bool = False) -> int:
@@ -201,7 +201,9 @@ def test_security(client: SmbClient, share: ShareClient) -> None:
     opened = client.open("file.txt", ALL)
     status, needed = query(opened, SECURITY, 0, bytes_max=4, additional=7)
     assert status == NtStatus.BUFFER_TOO_SMALL
-    (length,) = struct.unpack_from("<I", needed, 8)
+    # The error data is in the only error context ([MS-SMB2] 2.2.2.1).
+    assert needed[:2] + needed[2:3] == b"\x09\0\1"
+    (length,) = struct.unpack_from("<I", needed, 16)
     status, before = query(opened, SECURITY, 0, additional=7)
     assert (status, len(before)) == (NtStatus.SUCCESS, length)
     # An owner, S-1-5-32-545, and nothing else.

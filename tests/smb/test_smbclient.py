@@ -10,8 +10,7 @@ import pytest
 from azure.storage.fileshare import ShareClient
 
 from tests.sdk.file.clients import file_service
-from tests.sdk.harness import unique
-from tests.server import ACCOUNT, KEY, Server
+from tests.server import ACCOUNT, KEY, Server, unique
 
 pytestmark = pytest.mark.skipif(shutil.which("smbclient") is None, reason="smbclient is missing")
 
