@@ -89,6 +89,34 @@ EXPECTED_LINES = {
         r"In the snapshot: Sunny",
         r"Files: today\.txt",
     ],
+    "smb_delete_on_close.py": [
+        r"A reader has the file open, and shares everything\.",
+        r"  REST: it is there; the directory has 1 file\(s\)",
+        r"Another SMB client has removed it\.",
+        r"  REST: 409 SMBDeletePending; the directory has 0 file\(s\)",
+        r"  SMB: the reader still reads b'old'",
+        r"  REST: a client has it open for Read",
+        r"The reader has closed it\.",
+        r"  REST: 404 ResourceNotFound; the directory has 0 file\(s\)",
+    ],
+    "smb_locks.py": [
+        r"SMB has the file open and shares nothing\.",
+        r"  REST reads: no, 409 SharingViolation",
+        r"  REST writes: no, 409 SharingViolation",
+        r"  REST reads the properties: yes",
+        r"SMB has the file open and shares reading and writing\.",
+        r"  REST writes: yes",
+        r"  REST deletes: no, 409 SharingViolation",
+        r"SMB has locked two bytes\.",
+        r"  REST reads the locked bytes: no, 409 FileLockConflict",
+        r"  REST reads the others: yes",
+        r"  REST writes the others: no, 409 FileLockConflict",
+        r"REST has a lease\.",
+        r"  SMB opens it for reading: yes",
+        r"  SMB opens it for writing: no, The process cannot access the file because it is being used .*",
+        r"REST has released the lease\.",
+        r"  SMB opens it for writing: yes",
+    ],
     "table_optimistic_update.py": [
         r"4 writers sold 20 of 100\.",
         r"80 are left, and 20 sales are recorded\.",
@@ -167,7 +195,11 @@ def require_output(name: str, output: str) -> None:
 def test_example(tmp_path: Path, name: str) -> None:
     with served(tmp_path / "data") as server:
         connection = server.connection_string(*SERVICES)
-        require_output(name, run_example(name, AZURE_STORAGE_CONNECTION_STRING=connection))
+        smb_port = server.endpoints["smb"].rpartition(":")[2]
+        output = run_example(
+            name, AZURE_STORAGE_CONNECTION_STRING=connection, ETAGERE_SMB_PORT=smb_port
+        )
+        require_output(name, output)
         with blob_service(server) as blobs:
             assert list(blobs.list_containers()) == []
         with queue_service(server) as queues:
