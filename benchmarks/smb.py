@@ -194,7 +194,7 @@ GROUP = Group(
             for transfer in _TRANSFERS
             for figure in _transfer_figures(transfer, protection)
         ),
-        Figure("smb.opens_to_smbd", "opens and closes, relative to smbd", " x", at_least=1 / 3),
+        Figure("smb.opens_to_smbd", "opens and closes, relative to smbd", " x", at_least=0.333),
         Figure("smb.opens_ours", "  ours", "/s"),
         Figure("smb.opens_smbd", "  smbd", "/s"),
     ),
