@@ -257,8 +257,8 @@ def test_wrong_signature(dialect: int) -> None:
         (0x210, 3, NtStatus.ACCESS_DENIED),
         (0x302, 1, NtStatus.SUCCESS),
         (0x302, 3, NtStatus.ACCESS_DENIED),
-        # It protects the negotiation.
-        (0x311, 1, NtStatus.ACCESS_DENIED),
+        (0x311, 1, NtStatus.SUCCESS),
+        (0x311, 3, NtStatus.ACCESS_DENIED),
     ],
 )
 def test_missing_signature(dialect: int, mode: int, status: NtStatus) -> None:
