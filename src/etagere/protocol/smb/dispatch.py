@@ -136,6 +136,8 @@ async def _dispatch(request: ServerRequest) -> Reply:
         raise SmbError(NtStatus.NOT_SUPPORTED if is_known else NtStatus.INVALID_PARAMETER)
     if row.needs_session:
         if session is None or not session.is_authenticated:
+            # Related messages have no session either.
+            request.frame.context.is_invalid = True
             raise SmbError(NtStatus.USER_SESSION_DELETED)
         if row.needs_tree:
             tree = session.trees.get(tree_id)
