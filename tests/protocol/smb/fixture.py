@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from etagere.opens.locks import LockRange
-
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.bodies import Inline
@@ -17,6 +15,7 @@ from etagere.model.shares import ShareName
 from etagere.nt_status import NtStatus
 from etagere.opens.handles import Handle, OpenEntry
 from etagere.opens.handles import Session as OpensSession
+from etagere.opens.locks import LockRange
 from etagere.opens.requests import Action, Opened, OpenRequest
 from etagere.opens.share import ShareOpens
 from etagere.protocol.smb.header import Header

@@ -215,6 +215,21 @@ def test_first_message_cannot_be_related() -> None:
     run(test)
 
 
+def test_nothing_is_related_to_a_message_without_session() -> None:
+    async def test(_: SmbFixture, client: FrameClient) -> None:
+        first = client.message(
+            Command.CREATE, BODY + bytes(4), next_command=72, session_id=0xFFFF_FFFF_FFFF_FFFF
+        )
+        client.give(first, client.message(Command.CLOSE, SAME_FILE, flags=RELATED))
+        (frame,) = await client.settle()
+        assert [one.status for one in frame] == [
+            NtStatus.USER_SESSION_DELETED,
+            NtStatus.INVALID_PARAMETER,
+        ]
+
+    run(test)
+
+
 def test_unrelated_messages_are_independent() -> None:
     async def test(_: SmbFixture, client: FrameClient) -> None:
         client.compound((Command.CREATE, BODY, 0), (Command.CLOSE, SAME_FILE, 0))

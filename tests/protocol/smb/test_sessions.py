@@ -257,8 +257,8 @@ def test_wrong_signature(dialect: int) -> None:
         (0x210, 3, NtStatus.ACCESS_DENIED),
         (0x302, 1, NtStatus.SUCCESS),
         (0x302, 3, NtStatus.ACCESS_DENIED),
-        # It protects the negotiation.
-        (0x311, 1, NtStatus.ACCESS_DENIED),
+        (0x311, 1, NtStatus.SUCCESS),
+        (0x311, 3, NtStatus.ACCESS_DENIED),
     ],
 )
 def test_missing_signature(dialect: int, mode: int, status: NtStatus) -> None:
@@ -337,15 +337,42 @@ def test_previous_session_of_another_account_stays() -> None:
     run(test, accounts=(SECOND,))
 
 
-@pytest.mark.parametrize("dialect", [0x210, 0x302, 0x311])
-def test_binding_is_refused(dialect: int) -> None:
+G, C, H = {"signing": (2,)}, {"signing": (1,)}, {"signing": (0,)}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "status"),
+    [
+        ((0x210, {}), (0x210, {}), NtStatus.REQUEST_NOT_ACCEPTED),
+        ((0x302, {}), (0x210, {}), NtStatus.REQUEST_NOT_ACCEPTED),
+        ((0x302, {}), (0x302, {}), NtStatus.REQUEST_NOT_ACCEPTED),
+        ((0x311, {}), (0x311, {}), NtStatus.REQUEST_NOT_ACCEPTED),
+        ((0x210, {}), (0x302, {}), NtStatus.INVALID_PARAMETER),
+        ((0x300, {}), (0x302, {}), NtStatus.INVALID_PARAMETER),
+        ((0x311, {}), (0x311, {"ciphers": (1,)}), NtStatus.INVALID_PARAMETER),
+        ((0x311, G), (0x311, C), NtStatus.REQUEST_OUT_OF_SEQUENCE),
+        ((0x311, H), (0x311, G), NtStatus.NOT_SUPPORTED),
+        ((0x311, C), (0x311, H), NtStatus.REQUEST_NOT_ACCEPTED),
+    ],
+)
+def test_binding_is_refused(
+    first: tuple[int, dict[str, Any]], second: tuple[int, dict[str, Any]], status: NtStatus
+) -> None:
     async def test(server: SmbFixture) -> None:
-        first = await server.log_on(dialect)
-        second = server.connect()
-        await second.negotiate([dialect])
-        second.session_id = first.session_id
-        answer = await second.ask(Command.SESSION_SETUP, setup_body(b"", flags=1))
-        assert answer.status == NtStatus.REQUEST_NOT_ACCEPTED
+        one = await server.log_on(first[0], **first[1])
+        two = server.connect()
+        await two.negotiate([second[0]], **second[1])
+        two.session_id, two.signer = one.session_id, one.signer
+        answer = await two.ask(Command.SESSION_SETUP, setup_body(b"", flags=1))
+        assert answer.status == status
+        assert one.signer is not None
+        assert one.signer.verify(answer.data)
+        answer = await two.ask(Command.SESSION_SETUP, setup_body(b"", flags=1), signs=False)
+        assert answer.status == NtStatus.ACCESS_DENIED
+        answer = await two.ask(Command.SESSION_SETUP, setup_body(b"", flags=1), session_id=5)
+        assert answer.status == NtStatus.USER_SESSION_DELETED
+        # The session is still there.
+        assert (await one.connect_tree(r"\\s\IPC$")).status == NtStatus.SUCCESS
 
     run(test)
 

