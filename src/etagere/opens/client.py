@@ -19,8 +19,8 @@ from etagere.model.files import (
 from etagere.model.shares import ShareName, ShareRef
 from etagere.nt_status import NtStatus
 from etagere.opens.caches import CacheGrant
-from etagere.opens.handles import Handle, Session
-from etagere.opens.locks import LockRange, ignore_wait, unlock, unlock_all
+from etagere.opens.handles import Handle, LockRange, Session
+from etagere.opens.locks import ignore_wait
 from etagere.opens.opening import OPEN_WAIT_SECONDS_MAX, Opener
 from etagere.opens.renaming import rename_open_entry
 from etagere.opens.requests import Opened, OpenRequest
@@ -219,11 +219,7 @@ class ShareClient:
     def unlock(self, handle: Handle, start: int, end: int) -> bool:
         """Removes the oldest lock of a handle on exactly this range; returns whether there was
         one."""
-        return unlock(handle, start, end)
-
-    def unlock_all(self, handle: Handle, ranges: Sequence[LockRange]) -> None:
-        """Removes one lock per range, up to the first range that has none."""
-        unlock_all(handle, ranges)
+        return self.share.unlock(handle, start, end)
 
     def check_read(self, handle: Handle, start: int, end: int) -> None:
         """Refuses to read bytes that others have locked."""

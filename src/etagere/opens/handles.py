@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
 from etagere.model.files import ROOT_ID
 from etagere.opens.caches import CacheGrant
-from etagere.opens.changes import ChangeSignal
 from etagere.rules.opens import OpenMode, RangeLock
 
 
@@ -22,6 +22,14 @@ class Session(NamedTuple):
     client_address: str
     """IP address and port."""
     client_name: str = ""
+
+
+class LockRange(NamedTuple):
+    """A range to lock. The end is exclusive; an empty range is a lock, too."""
+
+    start: int
+    end: int
+    exclusive: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -43,8 +51,8 @@ class OpenEntry:
     data_handles: int = 0
     """The number of handles with more than access to attributes."""
     locks: list[RangeLock] = field(default_factory=list)
-    unlocked: ChangeSignal | None = None
-    """Tells those who wait for locks that some were removed; None: nobody has waited."""
+    lock_queue: list[LockWaiter] = field(default_factory=list)
+    """Those who wait for locks, in their order."""
     grants: dict[CacheGrant, None] = field(default_factory=dict)
     """What clients may cache. A grant that was broken to nothing is not among them."""
     is_delete_pending: bool = False
@@ -85,6 +93,18 @@ class Handle:
     is_attribute_only: bool = False
     """Whether it has access to attributes alone, and is no reason to break caches."""
     is_open: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class LockWaiter:
+    """A handle that waits until it can lock ranges."""
+
+    handle: Handle
+    ranges: Sequence[LockRange]
+    exclusive: bool
+    """Whether any of the locks is exclusive."""
+    end: asyncio.Future[bool]
+    """Whether the ranges are locked; otherwise they are examined again."""
 
 
 _SPARE_IDS: Final = 64

@@ -27,8 +27,15 @@ from etagere.opens.caches import LeaseTable
 from etagere.opens.changes import ChangeSignal
 from etagere.opens.deletions import EntryDeleter, PendingDeletions
 from etagere.opens.gathering import GatheredFiles
-from etagere.opens.handles import Handle, HandlePage, OpenEntry, OpenTree, Session
-from etagere.opens.locks import LockRange, ignore_wait, lock, release_locks
+from etagere.opens.handles import (
+    Handle,
+    HandlePage,
+    LockRange,
+    OpenEntry,
+    OpenTree,
+    Session,
+)
+from etagere.opens.locks import ignore_wait, lock, release_locks, unlock
 from etagere.opens.requests import CachingRequest, OpenRequest
 from etagere.opens.watches import Watches
 from etagere.operations.file.tree import LocatedEntry
@@ -205,7 +212,7 @@ class ShareOpens:
             return None
         handle.is_open = False
         entry = handle.entry
-        release_locks(handle)
+        release_locks(handle, self.rest)
         grant = handle.grant
         if grant is not None and grant.remove_handle(
             handle.id, has_data=not handle.is_attribute_only
@@ -293,6 +300,11 @@ class ShareOpens:
     ) -> None:
         """Locks all ranges, or none."""
         await lock(handle, ranges, self.rest, self.changes, waits=waits, on_wait=on_wait)
+
+    def unlock(self, handle: Handle, start: int, end: int) -> bool:
+        """Removes the oldest lock of this handle on exactly this range; returns whether there was
+        one."""
+        return unlock(handle, start, end, self.rest)
 
     def check_read(self, handle: Handle, start: int, end: int) -> None:
         """Refuses to read bytes that others have locked."""

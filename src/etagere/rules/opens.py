@@ -209,13 +209,13 @@ def delays_lock(in_progress: RestAccess, *, exclusive: bool) -> bool:
 def check_lock(asked: RangeLock, locks: Iterable[RangeLock]) -> Refusal | None:
     """Refuses a byte-range lock that overlaps one that excludes it.
 
-    Shared locks overlap each other. A handle conflicts with its own exclusive locks, too. An empty
-    range overlaps a range around it, but none that begins or ends there.
+    Shared locks overlap each other, and exclusive locks of the same handle that are there already.
+    An empty range overlaps a range around it, but none that begins or ends there.
     """
     count = 0
     for lock in locks:
         count += 1
         overlaps = lock.start < asked.end and asked.start < lock.end
-        if overlaps and (asked.exclusive or lock.exclusive):
+        if overlaps and (asked.exclusive or (lock.exclusive and lock.handle != asked.handle)):
             return LOCK_NOT_GRANTED
     return LOCK_NOT_GRANTED if count >= RANGE_LOCKS_MAX else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etagere.engine.interface import Refused
 from etagere.nt_status import NtStatus
-from etagere.opens.locks import LockRange
+from etagere.opens.handles import LockRange
 from etagere.protocol.smb.requests import Reply, Request
 from etagere.protocol.smb.status import SmbError, status_of
 
