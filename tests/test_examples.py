@@ -113,7 +113,7 @@ EXPECTED_LINES = {
         r"  REST writes the others: no, 409 FileLockConflict",
         r"REST has a lease\.",
         r"  SMB opens it for reading: yes",
-        r"  SMB opens it for writing: no, The process cannot access the file because it is being used .*",
+        r"  SMB opens it for writing: no, The process cannot access .*",
         r"REST has released the lease\.",
         r"  SMB opens it for writing: yes",
     ],
