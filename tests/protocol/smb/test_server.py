@@ -1,0 +1,312 @@
+"""The sockets of SMB clients: limits of size, time and memory, and the end of connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+
+from etagere.protocol.http.pool import ConnectionPool
+from etagere.protocol.smb import connection, server
+from etagere.protocol.smb.exchanges import ServerRequest
+from etagere.protocol.smb.framing import frame_prefix
+from etagere.protocol.smb.header import Command, Header
+from etagere.protocol.smb.requests import Reply
+from etagere.protocol.smb.server import ClientProtocol, SmbServer
+from tests.protocol.smb.frames import ECHO, FrameClient, SmbFixture, replace_command
+
+Run = Callable[["ServerFixture"], Coroutine[Any, Any, None]]
+
+
+class SocketClient(FrameClient):
+    """A client whose frames go through a socket. Its own connection object is not used."""
+
+    def __init__(
+        self, fixture: SmbFixture, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        super().__init__(fixture, "127.0.0.1:1")
+        self.reader = reader
+        self.writer = writer
+
+    def give(self, *messages: bytes | bytearray) -> None:
+        frame = b"".join(messages)
+        self.writer.write(frame_prefix(len(frame)) + frame)
+
+    async def settle(self) -> list[list[Any]]:
+        async with asyncio.timeout(5):
+            length = int.from_bytes(await self.reader.readexactly(4), "big")
+            return [self._responses(await self.reader.readexactly(length))]
+
+    async def is_closed(self, seconds: float = 5) -> bool:
+        """Returns whether the server closes the connection."""
+        try:
+            async with asyncio.timeout(seconds):
+                while await self.reader.read(65_536):
+                    pass
+                return True
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            return True
+
+
+class ServerFixture:
+    def __init__(self, pool: ConnectionPool | None) -> None:
+        self.fixture = SmbFixture()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.server = SmbServer(
+            self.fixture.services, self.listener, memory=self.fixture.memory, pool=pool
+        )
+        self.clients: list[SocketClient] = []
+
+    async def connect(self) -> SocketClient:
+        streams = await asyncio.open_connection("127.0.0.1", self.port)
+        client = SocketClient(self.fixture, *streams)
+        self.clients.append(client)
+        return client
+
+    async def log_on(self) -> SocketClient:
+        client = await self.connect()
+        await client.negotiate([0x311])
+        await client.log_on()
+        return client
+
+    def protocol(self) -> ClientProtocol:
+        (only,) = self.server.connections
+        return only
+
+    async def close(self) -> None:
+        for client in self.clients:
+            client.writer.close()
+            with contextlib.suppress(ConnectionError):
+                await client.writer.wait_closed()
+        await self.server.drain(1)
+
+
+def run(test: Run, *, pool: ConnectionPool | None = None) -> None:
+    async def serve_and_test() -> None:
+        fixture = ServerFixture(pool)
+        fixture.server.start()
+        try:
+            await test(fixture)
+        finally:
+            await fixture.close()
+
+    uvloop.run(serve_and_test())
+
+
+def test_logon_and_echo() -> None:
+    async def test(fixture: ServerFixture) -> None:
+        client = await fixture.log_on()
+        assert (await client.ask(Command.ECHO, ECHO)).body == ECHO
+        assert len(fixture.server.session_table) == 1
+        client.writer.close()
+        while fixture.server.connections or len(fixture.server.session_table):
+            await asyncio.sleep(0.01)
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        frame_prefix(81 * 1024),
+        frame_prefix(4) + b"abcd",
+        frame_prefix(64) + bytes(64),
+        frame_prefix(68) + Header(Command.ECHO).pack() + ECHO,
+        b"\xff" * 100,
+    ],
+)
+def test_what_is_not_smb_ends_the_connection(data: bytes) -> None:
+    async def test(fixture: ServerFixture) -> None:
+        client = await fixture.connect()
+        client.writer.write(data)
+        assert await client.is_closed()
+
+    run(test)
+
+
+def test_frames_may_be_longer_after_the_logon() -> None:
+    async def test(fixture: ServerFixture) -> None:
+        client = await fixture.log_on()
+        frame = client.message(Command.ECHO, ECHO + bytes(1 << 20))
+        client.give(frame)
+        ((answer,),) = await client.settle()
+        assert answer.body == ECHO
+        client.writer.write(frame_prefix((2 << 20) + 1))
+        assert await client.is_closed()
+
+    run(test)
+
+
+def test_many_frames_at_once_are_all_answered() -> None:
+    async def test(fixture: ServerFixture) -> None:
+        client = await fixture.log_on()
+        await client.ask(Command.ECHO, ECHO, credits=2_000)
+        ids = list(range(client.message_id, client.message_id + 1_500))
+        for _ in ids:
+            client.give(client.message(Command.ECHO, ECHO))
+        found = [(await client.settle())[0][0].header.message_id for _ in ids]
+        assert sorted(found) == ids
+
+    run(test)
+
+
+def test_requests_wait_until_others_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "OUTSTANDING_REQUESTS_MAX", 3)
+    active = most = 0
+
+    async def slow(_: ServerRequest) -> Reply:
+        nonlocal active, most
+        active += 1
+        most = max(most, active)
+        await asyncio.sleep(0.001)
+        active -= 1
+        return Reply(ECHO)
+
+    replace_command(monkeypatch, Command.WRITE, slow)
+    monkeypatch.setattr("etagere.protocol.smb.dispatch.payload_bytes", lambda *_: (0, 0))
+
+    async def test(fixture: ServerFixture) -> None:
+        client = await fixture.log_on()
+        await client.connect_tree(r"\\s\IPC$")
+        await client.ask(Command.ECHO, ECHO, credits=200)
+        for _ in range(100):
+            client.give(client.message(Command.WRITE, ECHO))
+        for _ in range(100):
+            await client.settle()
+        assert most == 3
+
+    run(test)
+
+
+def test_responses_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    executed = 0
+
+    async def read(_: ServerRequest) -> Reply:
+        nonlocal executed
+        executed += 1
+        return Reply(ECHO, payload=bytes(1 << 20))
+
+    replace_command(monkeypatch, Command.READ, read)
+    monkeypatch.setattr("etagere.protocol.smb.dispatch.payload_bytes", lambda *_: (0, 0))
+
+    async def test(fixture: ServerFixture) -> None:
+        client = await fixture.log_on()
+        await client.connect_tree(r"\\s\IPC$")
+        await client.ask(Command.ECHO, ECHO, credits=200)
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for _ in range(100):
+            client.give(client.message(Command.READ, ECHO))
+        await asyncio.sleep(0.3)
+        assert executed < 40
+        protocol = fixture.protocol()
+        now = asyncio.get_running_loop().time()
+        protocol.expire(now + 30)
+        assert fixture.server.connections
+        protocol.expire(now + 61)
+        await asyncio.sleep(0.01)
+        assert not fixture.server.connections
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "seconds"),
+    [
+        ("connect", 30),
+        ("part of a frame", 30),
+        ("log on", 15 * 60),
+        ("log on, part of a frame", 60),
+        ("log off", 30),
+    ],
+)
+def test_silent_clients_are_disconnected(prepare: str, seconds: float) -> None:
+    async def test(fixture: ServerFixture) -> None:
+        if prepare.startswith("log o"):
+            client = await fixture.log_on()
+            if prepare == "log off":
+                await client.ask(Command.LOGOFF, ECHO)
+        else:
+            client = await fixture.connect()
+        if "part" in prepare:
+            client.writer.write(frame_prefix(100) + b"part")
+        await asyncio.sleep(0.05)
+        protocol = fixture.protocol()
+        now = asyncio.get_running_loop().time()
+        protocol.expire(now + seconds - 5)
+        assert not await client.is_closed(0.02)
+        protocol.expire(now + seconds + 1)
+        assert await client.is_closed()
+
+    run(test)
+
+
+def test_a_full_server_closes_clients_that_are_not_authenticated() -> None:
+    async def test(fixture: ServerFixture) -> None:
+        first = await fixture.log_on()
+        silent = await fixture.connect()
+        await asyncio.sleep(0.05)
+        await fixture.log_on()
+        assert await silent.is_closed()
+        assert (await first.ask(Command.ECHO, ECHO)).body == ECHO
+
+    run(test, pool=ConnectionPool(2))
+
+
+def test_drain_finishes_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow(_: ServerRequest) -> Reply:
+        await asyncio.sleep(0.1)
+        return Reply(ECHO)
+
+    async def wait(request: ServerRequest) -> Reply:
+        request.pend()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    replace_command(monkeypatch, Command.FLUSH, slow)
+    replace_command(monkeypatch, Command.LOCK, wait)
+
+    async def test(fixture: ServerFixture) -> None:
+        client = await fixture.log_on()
+        await client.connect_tree(r"\\s\IPC$")
+        await client.ask(Command.ECHO, ECHO, credits=10)
+        await client.ask(Command.LOCK, ECHO)
+        client.give(client.message(Command.FLUSH, ECHO))
+        await asyncio.sleep(0.02)
+        await fixture.server.drain(5)
+        answers = [(await client.settle())[0][0] for _ in range(2)]
+        assert {answer.header.command for answer in answers} == {Command.FLUSH, Command.LOCK}
+        assert await client.is_closed()
+        assert not len(fixture.server.session_table)
+        assert fixture.fixture.memory.used_bytes == 0
+
+    run(test)
+
+
+def test_drain_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_ABORT_SECONDS", 0.1)
+
+    async def hang(_: ServerRequest) -> Reply:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    replace_command(monkeypatch, Command.FLUSH, hang)
+
+    async def test(fixture: ServerFixture) -> None:
+        client = await fixture.log_on()
+        await client.connect_tree(r"\\s\IPC$")
+        client.give(client.message(Command.FLUSH, ECHO))
+        await asyncio.sleep(0.02)
+        async with asyncio.timeout(5):
+            await fixture.server.drain(0.1)
+        assert await client.is_closed()
+
+    run(test)
