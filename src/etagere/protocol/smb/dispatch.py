@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import importlib
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,15 +10,26 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etagere.engine.interface import Fault, FaultReason, Refused, Unknown
 from etagere.nt_status import NtStatus
-from etagere.protocol.smb import sessions, trees
+from etagere.protocol.smb.commands.breaks import oplock_break
+from etagere.protocol.smb.commands.close import close
+from etagere.protocol.smb.commands.create import create
+from etagere.protocol.smb.commands.directories import query_directory
+from etagere.protocol.smb.commands.ioctl import ioctl
+from etagere.protocol.smb.commands.locks import lock
+from etagere.protocol.smb.commands.notify import change_notify
+from etagere.protocol.smb.commands.query_info import query_info
+from etagere.protocol.smb.commands.read_write import flush, read, write
+from etagere.protocol.smb.commands.set_info import set_info
 from etagere.protocol.smb.compounds import error_reply
 from etagere.protocol.smb.credits import needed_charge, payload_bytes
 from etagere.protocol.smb.header import Command, Flags
 from etagere.protocol.smb.limits import OPENS_PER_SESSION_MAX
 from etagere.protocol.smb.negotiation import DIALECT_3_1_1, IO_BYTES_MAX
 from etagere.protocol.smb.requests import Reply
+from etagere.protocol.smb.sessions import logoff, session_setup
 from etagere.protocol.smb.state import Session
 from etagere.protocol.smb.status import Disconnect, SmbError, status_of
+from etagere.protocol.smb.trees import tree_connect, tree_disconnect
 
 if TYPE_CHECKING:
     from etagere.protocol.smb.exchanges import ServerRequest
@@ -51,44 +60,28 @@ async def _echo(_request: ServerRequest) -> Reply:
     return Reply(_ECHO_RESPONSE)
 
 
-_MODULES: Final = {
-    Command.CREATE: ("create", "create", 57),
-    Command.CLOSE: ("close", "close", 24),
-    Command.FLUSH: ("read_write", "flush", 24),
-    Command.READ: ("read_write", "read", 49),
-    Command.WRITE: ("read_write", "write", 49),
-    Command.LOCK: ("locks", "lock", 48),
-    Command.IOCTL: ("ioctl", "ioctl", 57),
-    Command.QUERY_DIRECTORY: ("directories", "query_directory", 33),
-    Command.CHANGE_NOTIFY: ("notify", "change_notify", 32),
-    Command.QUERY_INFO: ("query_info", "query_info", 41),
-    Command.SET_INFO: ("set_info", "set_info", 33),
+COMMANDS: Final[Mapping[int, CommandRow]] = {
+    Command.NEGOTIATE: CommandRow(_negotiate, 36, needs_session=False, needs_tree=False),
+    Command.SESSION_SETUP: CommandRow(session_setup, 25, needs_session=False, needs_tree=False),
+    Command.LOGOFF: CommandRow(logoff, 4, needs_tree=False),
+    Command.TREE_CONNECT: CommandRow(tree_connect, 9, needs_tree=False),
+    Command.TREE_DISCONNECT: CommandRow(tree_disconnect, 4),
+    Command.CREATE: CommandRow(create, 57),
+    Command.CLOSE: CommandRow(close, 24),
+    Command.FLUSH: CommandRow(flush, 24),
+    Command.READ: CommandRow(read, 49),
+    Command.WRITE: CommandRow(write, 49),
+    Command.LOCK: CommandRow(lock, 48),
+    Command.IOCTL: CommandRow(ioctl, 57),
+    Command.ECHO: CommandRow(_echo, 4, needs_session=False, needs_tree=False),
+    Command.QUERY_DIRECTORY: CommandRow(query_directory, 33),
+    Command.CHANGE_NOTIFY: CommandRow(change_notify, 32),
+    Command.QUERY_INFO: CommandRow(query_info, 41),
+    Command.SET_INFO: CommandRow(set_info, 33),
     # The acknowledgement of an oplock has 24 bytes, that of a lease 36.
-    Command.OPLOCK_BREAK: ("breaks", "oplock_break", 0),
+    Command.OPLOCK_BREAK: CommandRow(oplock_break, 0),
 }
-"""Module in `commands`, function, and structure size of the request."""
-
-
-def _command_table() -> Mapping[int, CommandRow]:
-    rows: dict[int, CommandRow] = {
-        Command.NEGOTIATE: CommandRow(_negotiate, 36, needs_session=False, needs_tree=False),
-        Command.SESSION_SETUP: CommandRow(
-            sessions.session_setup, 25, needs_session=False, needs_tree=False
-        ),
-        Command.LOGOFF: CommandRow(sessions.logoff, 4, needs_tree=False),
-        Command.TREE_CONNECT: CommandRow(trees.tree_connect, 9, needs_tree=False),
-        Command.TREE_DISCONNECT: CommandRow(trees.tree_disconnect, 4),
-        Command.ECHO: CommandRow(_echo, 4, needs_session=False, needs_tree=False),
-    }
-    for command, (module, function, structure_size) in _MODULES.items():
-        path = f"etagere.protocol.smb.commands.{module}"
-        with contextlib.suppress(ImportError, AttributeError):
-            handler = getattr(importlib.import_module(path), function)
-            rows[command] = CommandRow(handler, structure_size)
-    return rows
-
-
-COMMANDS: Final = _command_table()
+"""All commands but CANCEL, which has no response."""
 
 
 async def execute(request: ServerRequest) -> Reply:
@@ -132,8 +125,7 @@ async def _dispatch(request: ServerRequest) -> Reply:
         verify(request, session)
     row = COMMANDS.get(command)
     if row is None:
-        is_known = command in Command.__members__.values()
-        raise SmbError(NtStatus.NOT_SUPPORTED if is_known else NtStatus.INVALID_PARAMETER)
+        raise SmbError(NtStatus.INVALID_PARAMETER)
     if row.needs_session:
         if session is None or not session.is_authenticated:
             # Related messages have no session either.
