@@ -22,6 +22,7 @@ from etagere.protocol.smb.compounds import Buffer
 from etagere.protocol.smb.connection import Connection
 from etagere.protocol.smb.encryption import Cipher, Sealer
 from etagere.protocol.smb.exchanges import ServerRequest
+from etagere.protocol.smb.framing import frame_prefix
 from etagere.protocol.smb.header import HEADER_BYTES, Command, Flags, Header, parse_header
 from etagere.protocol.smb.keys import INITIAL_PREAUTH_HASH, derive_keys, extend_preauth_hash
 from etagere.protocol.smb.logons import LogonDelays, Passwords
@@ -300,6 +301,36 @@ class FrameClient:
         if response.status == NtStatus.SUCCESS:
             self.tree_id = response.header.tree_id
         return response
+
+
+class SocketClient(FrameClient):
+    """A client whose frames go through a socket. Its own connection object is not used."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__(SmbFixture(), LOCAL)
+        self.reader = reader
+        self.writer = writer
+
+    def give(self, *messages: bytes | bytearray) -> None:
+        frame = b"".join(messages)
+        self.writer.write(frame_prefix(len(frame)) + frame)
+
+    async def settle(self) -> list[list[Any]]:
+        async with asyncio.timeout(5):
+            length = int.from_bytes(await self.reader.readexactly(4), "big")
+            return [self._responses(await self.reader.readexactly(length))]
+
+    async def is_closed(self, seconds: float = 5) -> bool:
+        """Returns whether the server closes the connection."""
+        try:
+            async with asyncio.timeout(seconds):
+                while await self.reader.read(65_536):
+                    pass
+                return True
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            return True
 
 
 def negotiate_body(

@@ -18,41 +18,9 @@ from etagere.protocol.smb.framing import frame_prefix
 from etagere.protocol.smb.header import Command, Header
 from etagere.protocol.smb.requests import Reply
 from etagere.protocol.smb.server import ClientProtocol, SmbServer
-from tests.protocol.smb.frames import ECHO, FrameClient, SmbFixture, replace_command
+from tests.protocol.smb.frames import ECHO, SmbFixture, SocketClient, replace_command
 
 Run = Callable[["ServerFixture"], Coroutine[Any, Any, None]]
-
-
-class SocketClient(FrameClient):
-    """A client whose frames go through a socket. Its own connection object is not used."""
-
-    def __init__(
-        self, fixture: SmbFixture, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        super().__init__(fixture, "127.0.0.1:1")
-        self.reader = reader
-        self.writer = writer
-
-    def give(self, *messages: bytes | bytearray) -> None:
-        frame = b"".join(messages)
-        self.writer.write(frame_prefix(len(frame)) + frame)
-
-    async def settle(self) -> list[list[Any]]:
-        async with asyncio.timeout(5):
-            length = int.from_bytes(await self.reader.readexactly(4), "big")
-            return [self._responses(await self.reader.readexactly(length))]
-
-    async def is_closed(self, seconds: float = 5) -> bool:
-        """Returns whether the server closes the connection."""
-        try:
-            async with asyncio.timeout(seconds):
-                while await self.reader.read(65_536):
-                    pass
-                return True
-        except TimeoutError:
-            return False
-        except ConnectionError:
-            return True
 
 
 class ServerFixture:
@@ -67,7 +35,7 @@ class ServerFixture:
 
     async def connect(self) -> SocketClient:
         streams = await asyncio.open_connection("127.0.0.1", self.port)
-        client = SocketClient(self.fixture, *streams)
+        client = SocketClient(*streams)
         self.clients.append(client)
         return client
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import struct
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+import spnego
 
 from etagere.model.accounts import AddAccount
 from etagere.model.shares import ShareProtocol, ShareSettings
@@ -415,6 +417,38 @@ def test_short_session_setup(length: int) -> None:
         body = setup_body(b"")[:length]
         answer = await client.ask(Command.SESSION_SETUP, body)
         assert answer.status == NtStatus.INVALID_PARAMETER
+
+    run(test)
+
+
+def test_changed_logons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logons, "LOGON_DELAY_SECONDS", 0)
+    monkeypatch.setattr(sessions, "FAILED_LOGONS_MAX", 1_000_000)
+    changes = random.Random(1)
+
+    def changed(body: bytes) -> bytes:
+        spoiled = bytearray(body)
+        for _ in range(changes.randrange(1, 4)):
+            spoiled[changes.randrange(len(spoiled))] = changes.choice((0, 1, 0x7F, 0x80, 0xFF))
+        return bytes(spoiled[: changes.choice((None, changes.randrange(2, len(spoiled))))])
+
+    async def test(server: SmbFixture) -> None:
+        for protocol in ("ntlm", "negotiate"):
+            for _ in range(300):
+                client = server.connect()
+                await client.negotiate([0x311])
+                context = spnego.client(ACCOUNT, KEY, protocol=protocol)
+                body = setup_body(context.step() or b"")
+                if changes.random() < 0.5:
+                    answer = await client.ask(Command.SESSION_SETUP, body)
+                    client.session_id = answer.header.session_id
+                    offset, length = struct.unpack_from("<HH", answer.body, 4)
+                    body = setup_body(context.step(answer.data[offset : offset + length]) or b"")
+                client.give(client.message(Command.SESSION_SETUP, changed(body)))
+                frames = await client.settle()
+                statuses = [one.status for frame in frames for one in frame]
+                assert NtStatus.INTERNAL_ERROR not in statuses
+                await client.connection.close()
 
     run(test)
 
