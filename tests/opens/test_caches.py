@@ -80,7 +80,7 @@ async def test_operations_break_caches(f: OpensFixture) -> None:
             assert caching.grant.acknowledge(left) is None
         await operation
         assert caching.breaks == ([] if left is None else [left]), (name, held)
-        assert caching.grant.state == (held if left is None else left)
+        assert caching.grant.effective == (held if left is None else left)
         await client.close(handle)
 
 

@@ -29,7 +29,7 @@ def break_for_rest(
     own = None if by is None else by.grant
     awaited = None
     for grant in list(entry.grants):
-        wanted = None if grant is own else cache_break(access, grant.state)
+        wanted = None if grant is own else cache_break(access, grant.effective)
         if wanted is not None:
             awaited = grant.demand(wanted) or awaited
     return awaited
@@ -56,7 +56,7 @@ def ask_to_close(handles: Iterable[Handle]) -> asyncio.Future[None]:
     breaks: dict[CacheGrant, CacheBreak] = {}
     for handle in handles:
         grant = handle.grant
-        wanted = None if grant is None else handle_cache_break(grant.state)
+        wanted = None if grant is None else handle_cache_break(grant.effective)
         if grant is None or wanted is None:
             raise Refused(Refusal("SharingViolation"))
         breaks[grant] = wanted
@@ -73,7 +73,7 @@ def break_for_open(
     wait for."""
     awaited = None
     for grant in list(entry.grants):
-        wanted = None if grant is own else open_break(grant.state, overwrites=overwrites)
+        wanted = None if grant is own else open_break(grant.effective, overwrites=overwrites)
         if wanted is not None:
             awaited = grant.demand(wanted, in_steps=True) or awaited
     return awaited
@@ -101,9 +101,9 @@ def break_for_write(entry: OpenEntry, by: Handle) -> None:
         return
     own = by.grant
     for grant in list(entry.grants):
-        if grant is own and (grant.lease is not None or grant.state & Caching.WRITE):
+        if grant is own and (grant.lease is not None or grant.effective & Caching.WRITE):
             continue
-        wanted = write_break(grant.state)
+        wanted = write_break(grant.effective)
         if wanted is not None:
             # Nobody else caches writes while this handle is open, so that there is nothing to wait
             # for.
@@ -114,13 +114,15 @@ def other_opens(entry: OpenEntry, own: CacheGrant | None) -> OtherOpens:
     """Returns what limits the cache of a new open, which is not registered yet. `own` is the lease
     that it asks for, if the client has it already."""
     with_data = entry.data_handles - (0 if own is None else own.data_handles) > 0
-    oplocks = handle_leases = writes = False
+    oplocks = leases = handle_leases = writes = False
     for grant in entry.grants:
         if grant is own:
             continue
-        oplocks = oplocks or grant.lease is None
-        handle_leases = handle_leases or (
-            grant.lease is not None and bool(grant.state & Caching.HANDLE)
-        )
-        writes = writes or bool(grant.state & Caching.WRITE)
-    return OtherOpens(with_data, oplocks, handle_leases, writes, bool(entry.locks))
+        state = grant.effective
+        if grant.lease is None:
+            oplocks = True
+        else:
+            leases = True
+            handle_leases = handle_leases or bool(state & Caching.HANDLE)
+        writes = writes or bool(state & Caching.WRITE)
+    return OtherOpens(with_data, oplocks, leases, handle_leases, writes, bool(entry.locks))

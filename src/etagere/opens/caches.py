@@ -74,7 +74,7 @@ class CacheGrant:
     ) -> None:
         """`active` are the grants of the file that are worth breaking."""
         self.state = state
-        """What the client may cache. A break that has to be waited for changes it when it ends."""
+        """What the client may cache, as far as it has acknowledged."""
         self.lease = lease
         """The GUID of the client and the key; None: an oplock."""
         self.epoch = epoch
@@ -87,6 +87,13 @@ class CacheGrant:
         self._seconds_max = seconds_max
         if state:
             active[self] = None
+
+    @property
+    def effective(self) -> Caching:
+        """What others have to reckon with: less than the state if the client has been told, and
+        nobody waits for its acknowledgement."""
+        known = self._break
+        return self.state if known is None or not known.end.done() else known.left
 
     @property
     def lease_key(self) -> bytes | None:
@@ -132,21 +139,24 @@ class CacheGrant:
         """
         left = oplock_after(wanted.left) if self.lease is None else wanted.left
         known = self._break
-        if known is not None and not known.end.done():
+        if known is not None:
             if in_steps:
                 known.required &= left
-            return known.end
-        self._discard_break()
+            return None if known.end.done() else known.end
+        self.epoch = self.epoch + 1 & _EPOCH_MASK
+        if not needs_acknowledgement(self.state):
+            self._tell(left, False)
+            self._set_state(left)
+            return None
         end = asyncio.get_running_loop().create_future()
-        is_acknowledged = needs_acknowledgement(self.state)
-        if is_acknowledged:
-            self._begin_break(left, left, end)
-        self._tell(left, is_acknowledged)
-        if wanted.waits and is_acknowledged:
+        self._begin_break(left, left, end)
+        self._tell(left, True)
+        if wanted.waits:
             return end
         # The cache has nothing that the server needs, so nobody waits for the client.
         end.set_result(None)
-        self._set_state(left)
+        if not left:
+            self._active.pop(self, None)
         return None
 
     def acknowledge(self, state: Caching) -> NtStatus | None:
@@ -162,7 +172,7 @@ class CacheGrant:
             self._end_break(state)
         elif needs_acknowledgement(state):
             self._discard_break()
-            self._set_state(state)
+            self.state = state
             self._begin_break(following, known.required, known.end)
             self._tell(following, True)
         else:
@@ -177,7 +187,7 @@ class CacheGrant:
         self._break = _Break(left, required, end, timer)
 
     def _tell(self, left: Caching, is_acknowledged: bool) -> None:
-        self.epoch = self.epoch + 1 & _EPOCH_MASK
+        """Notifies the client. Breaks that follow each other have the same epoch."""
         for notify in self._holders.values():
             try:
                 notify(self, left, is_acknowledged)

@@ -19,6 +19,7 @@ from etagere.rules.opens import Access
 
 _WAIT_SECONDS_MAX: Final = 3 * BREAK_SECONDS_MAX
 _REFUSED: Final = Refusal("AuthorizationFailure")
+_DIRECTORY_IN_USE: Final = Refusal("FileOpenBySmbClient")
 
 
 async def rename_open_entry(
@@ -39,6 +40,10 @@ async def rename_open_entry(
         raise Refused(_REFUSED)
 
     def check(target: LocatedEntry) -> None:
+        directory = share.current.entries.get(target.directory_ids[-1])
+        if directory is not None and any(mode.access & Access.DELETE for mode in directory.modes):
+            # The rename opens the directory, and does not share deletion.
+            raise Refused(_DIRECTORY_IN_USE)
         found = target.entry
         if found is None or found.id == entry.id:
             return

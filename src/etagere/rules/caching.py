@@ -149,6 +149,7 @@ class OtherOpens(NamedTuple):
     with_data: bool = False
     """Whether there are handles with more than access to attributes."""
     oplocks: bool = False
+    leases: bool = False
     handle_leases: bool = False
     """Whether there are leases that include handles."""
     writes: bool = False
@@ -163,13 +164,13 @@ NO_OTHERS: Final = OtherOpens()
 def granted(wanted: Caching, others: OtherOpens, *, is_lease: bool) -> Caching:
     """Returns what a client gets of what it wants to cache.
 
-    Only one client caches writes, and only while nobody else has access to the bytes. Oplocks and
-    leases with handles exclude each other, and the later request gets less.
+    Only one client caches writes, and only while nobody else has access to the bytes, or caches
+    them. Oplocks and leases with handles exclude each other, and the later request gets less.
     """
     if not wanted & _R or others.writes:
         return Caching.NONE
     state = wanted
-    if others.with_data:
+    if others.with_data or others.oplocks or others.leases:
         state &= ~Caching.WRITE
     if others.locks and not state & Caching.WRITE:
         return Caching.NONE

@@ -258,7 +258,7 @@ def _open_request(
         kind,
         attributes=asked.attributes & (_NEW_ATTRIBUTES if is_directory else _NEW_FILE_ATTRIBUTES),
         deletes_on_close=deletes_on_close,
-        caching=None if is_directory else _caching(request, asked, contexts, notifier),
+        caching=_caching(request, asked, contexts, notifier),
         is_attribute_only=not rights & ~ATTRIBUTE_ACCESS,
         allocation=contexts.allocation,
     )
@@ -370,6 +370,9 @@ def _pack_contexts(
         level = OPLOCK_LEASE
         is_breaking = grant is not None and grant.is_breaking
         epoch = lease.epoch if grant is None else grant.epoch
+        if grant is not None and lease.is_v2 is not grant.is_v2:
+            # A lease stays as it was when the client got it.
+            lease = lease._replace(is_v2=grant.is_v2, parent_key=None)
         packed = pack_lease(lease, granted, is_breaking=is_breaking, epoch=epoch)
         answers.append((LEASE, packed))
     return level, pack_contexts(answers)
