@@ -15,7 +15,7 @@ from etagere.operations.file import entries, shares
 from etagere.rules.file_attributes import FileAttributes
 from etagere.rules.opens import Access, RestAccess
 from tests.opens.contents_fixture import ContentsFixture, contents_test, length_of
-from tests.opens.fixture import R, W, opened
+from tests.opens.fixture import D, R, W, opened
 from tests.operations.file.fixture import SHARE, path_of
 from tests.operations.fixture import code_of
 
@@ -457,3 +457,17 @@ async def test_everything_is_stored_at_the_end(f: ContentsFixture) -> None:
         await f.smb_write(handle, 0, b"abc")
     await f.contents.close()
     assert [await f.stored_bytes(f"f{number}") for number in range(3)] == [b"abc"] * 3
+
+
+@contents_test
+async def test_a_file_that_is_deleted_on_close_is_not_stored(f: ContentsFixture) -> None:
+    await f.start()
+    await f.put("f")
+    handle = await opened(f.client, "f", R | W | D, deletes_on_close=True)
+    await f.smb_write(handle, 0, b"abc")
+    await f.client.close(handle)
+    assert f.watched.writes == 0
+    assert f.memory.used == 0
+    assert not f.client.share.gathered
+    assert await f.names() == []
+    await f.require_sound()

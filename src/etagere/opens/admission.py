@@ -12,7 +12,7 @@ from etagere.model.files import NO_ENTRY, DirectoryNode
 from etagere.opens.breaking import ask_to_close, break_for_rest, break_handles_for_rest
 from etagere.opens.changes import ChangeSignal
 from etagere.opens.deletions import PendingDeletions
-from etagere.opens.gathering import GatheredFiles
+from etagere.opens.gathered_files import GatheredFiles
 from etagere.opens.handles import Handle, OpenEntry, OpenTree
 from etagere.operations.file.tree import LocatedEntry
 from etagere.rules.file_names import fold_name

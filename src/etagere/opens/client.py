@@ -85,10 +85,11 @@ class ShareClient:
         """Closes a handle; returns when what it wrote is durable, and when its entry is deleted, if
         it is deleted on close. If something cannot be stored, raises `Fault` or `Unknown` once the
         handle is closed."""
-        entry, gathered = handle.entry, self.share.gathered
+        entry = handle.entry
+        deletes = entry.is_delete_pending or handle.deletes_on_close
         try:
-            if entry.snapshot is None and gathered.get(entry.id) is not None:
-                await gathered.flush(entry.id)
+            if entry.snapshot is None and not (deletes and len(entry.handles) == 1):
+                await self.share.gathered.flush(entry.id)
         finally:
             await self._close(handle)
 

@@ -26,7 +26,7 @@ from etagere.opens.breaking import (
 from etagere.opens.caches import LeaseTable
 from etagere.opens.changes import ChangeSignal
 from etagere.opens.deletions import EntryDeleter, PendingDeletions
-from etagere.opens.gathering import GatheredFiles
+from etagere.opens.gathered_files import GatheredFiles
 from etagere.opens.handles import (
     Handle,
     HandlePage,

@@ -313,6 +313,9 @@ class OpenTable:
 
     async def _delete(self, path: EntryPath, is_directory: bool) -> None:
         await self._engine.write(entries.delete_entry, DeleteEntry(path, is_directory))
+        share = self._shares.get(path.ref.share.key)
+        if share is not None and path.expected_id is not None:
+            share.gathered.discard(path.expected_id)
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
