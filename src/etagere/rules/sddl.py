@@ -121,6 +121,8 @@ _PAIRS_LENGTH_MAX = 128
 
 def _parse_pairs(text: str, values: Mapping[str, int], what: str) -> int:
     """Returns the combined values of names of two letters."""
+    if not text:
+        return 0
     if len(text) > _PAIRS_LENGTH_MAX:
         raise InvalidDescriptorError(f"{what} is repeated too often")
     text = ascii_upper(text)
@@ -190,7 +192,9 @@ def _parse_ace(text: str, types: Mapping[str, AceType], domain: Sid | None) -> A
     if len(fields) != _ACE_FIELDS:
         raise InvalidDescriptorError("an entry does not have six fields")
     name, flags, rights, object_type, inherited_object_type, account = fields
-    ace_type = types.get(ascii_upper(name.strip(_SPACES)))
+    ace_type = types.get(name)
+    if ace_type is None:
+        ace_type = types.get(ascii_upper(name.strip(_SPACES)))
     if ace_type is None:
         raise InvalidDescriptorError("a type of entry is unknown in this list")
     if ace_type in DATA_TYPES:
@@ -208,7 +212,7 @@ def _parse_ace(text: str, types: Mapping[str, AceType], domain: Sid | None) -> A
 
 
 def _parse_guid(text: str) -> UUID | None:
-    if not text.strip(_SPACES):
+    if not text or not text.strip(_SPACES):
         return None
     if _GUID.fullmatch(text) is None:
         raise InvalidDescriptorError("a GUID is malformed")
@@ -271,9 +275,13 @@ def _parse_acl(
     start += len(names)
     control = sum(flag for name, flag in flags.items() if name in names)
     entries = []
+    known: dict[str, Ace] = {}  # an entry may be repeated hundreds of times
     size = 8
     while (match := _ACE.match(text, start)) is not None:
-        ace = _parse_ace(match[1], types, domain)
+        written = match[1]
+        ace = known.get(written)
+        if ace is None:
+            ace = known[written] = _parse_ace(written, types, domain)
         size += encoded_ace_size(ace)
         if size > ACL_BYTES_MAX:
             raise InvalidDescriptorError("a list is too long")

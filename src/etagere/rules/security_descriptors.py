@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -53,6 +54,7 @@ DATA_TYPES: Final = frozenset(
     }
 )
 """The types whose entries have data after the SID."""
+_EXTENDED_TYPES: Final = OBJECT_TYPES | DATA_TYPES
 
 _DESCRIPTOR_REVISION = 1
 _SID_REVISION = 1
@@ -65,6 +67,8 @@ _INHERITED_OBJECT_TYPE_PRESENT = 0x2
 _DESCRIPTOR_HEADER = struct.Struct("<BBHIIII")
 _ACL_HEADER = struct.Struct("<BBHHH")
 _ACE_HEADER = struct.Struct("<BBH")
+_PLAIN_ACE = struct.Struct("<BBHI")
+"""The header and the mask of an entry without GUIDs and data, whose SID follows."""
 _SID_HEADER = struct.Struct(">BBHI")
 """Revision, count, and the authority in two parts; alone in the format it is big-endian."""
 _WORD = struct.Struct("<I")
@@ -220,6 +224,7 @@ def encode_descriptor(descriptor: SecurityDescriptor) -> bytes:
     return b"".join((header, *parts))
 
 
+@lru_cache(maxsize=1_024)
 def encode_sid(sid: Sid) -> bytes:
     """Returns the binary form of a SID."""
     count = len(sid.sub_authorities)
@@ -230,7 +235,13 @@ def encode_sid(sid: Sid) -> bytes:
 def _encode_acl(acl: Acl | None) -> bytes:
     if acl is None or acl.entries is None:
         return b""
-    entries = [_encode_ace(ace) for ace in acl.entries]
+    known: dict[int, bytes] = {}  # by identity: repeated entries are often the same object
+    entries: list[bytes] = []
+    for ace in acl.entries:
+        encoded = known.get(id(ace))
+        if encoded is None:
+            encoded = known[id(ace)] = _encode_ace(ace)
+        entries.append(encoded)
     size = _ACL_HEADER.size + sum(map(len, entries))
     if size > ACL_BYTES_MAX:
         raise InvalidDescriptorError("a list is too long")
@@ -240,6 +251,9 @@ def _encode_acl(acl: Acl | None) -> bytes:
 def _encode_ace(ace: Ace | CustomAce) -> bytes:
     if isinstance(ace, CustomAce):
         body = ace.body
+    elif ace.type not in _EXTENDED_TYPES:
+        sid = encode_sid(ace.sid)
+        return _PLAIN_ACE.pack(ace.type, ace.flags, _PLAIN_ACE.size + len(sid), ace.mask) + sid
     else:
         parts = [_WORD.pack(ace.mask)]
         if ace.type in OBJECT_TYPES:

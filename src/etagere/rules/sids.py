@@ -111,6 +111,8 @@ def ascii_upper(text: str) -> str:
 
 def parse_sid(text: str, domain: Sid | None = None) -> Sid:
     """Returns the SID of `S-1-5-18` or `SY`, or raises InvalidDescriptorError."""
+    if (sid := SID_ALIASES.get(text)) is not None:
+        return sid
     if len(text) == 2:
         alias = ascii_upper(text)
         if (sid := SID_ALIASES.get(alias)) is not None:
@@ -122,8 +124,9 @@ def parse_sid(text: str, domain: Sid | None = None) -> Sid:
     match = _SID.fullmatch(text)
     if match is None:
         raise InvalidDescriptorError("a SID is malformed")
-    authority = _parse_sid_number(match[1])
-    sub_authorities = tuple(_parse_sid_number(number) for number in match[2][1:].split("-"))
+    parse = _parse_sid_number if "x" in text or "X" in text else int
+    authority = parse(match[1])
+    sub_authorities = tuple(map(parse, match[2][1:].split("-")))
     if authority >= 1 << 48 or max(sub_authorities) >= 1 << 32:
         raise InvalidDescriptorError("a number in a SID is too large")
     return Sid(authority, sub_authorities)
