@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from etagere.descriptors import OpenFile
 from etagere.protocol.http import sockets
@@ -19,6 +20,10 @@ _SENDFILE_COST_BYTES = 64 * 1024
 """Sending fewer bytes takes as long as sending this many."""
 _THREAD_BYTES_MIN = 512 * 1024
 """Sending fewer bytes is not worth the use of a thread."""
+_SENDER_THREADS = max(2, len(os.sched_getaffinity(0)))
+"""More threads than cores would only compete; one would wait for the disk while others could
+send."""
+_senders = ThreadPoolExecutor(_SENDER_THREADS, "senders")
 _SHORT = "a file is shorter than the part to be sent"
 
 
@@ -204,7 +209,7 @@ class Output:
         in_thread = count >= _THREAD_BYTES_MIN
         if in_thread:
             sent = await self._loop.run_in_executor(
-                None, _prefetch_and_send, self._socket, part, at, count, prefetch
+                _senders, _prefetch_and_send, self._socket, part, at, count, prefetch
             )
         else:
             sent = _prefetch_and_send(self._socket, part, at, count, prefetch)
