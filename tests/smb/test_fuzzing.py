@@ -182,7 +182,7 @@ class Fuzzer:
                 client.message(
                     Command.CANCEL,
                     ECHO,
-                    flags=int(Flags.ASYNC),
+                    flags=Flags.ASYNC,
                     message_id=answer.header.message_id,
                     async_id=answer.header.async_id,
                 )
