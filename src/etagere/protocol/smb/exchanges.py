@@ -115,13 +115,17 @@ class ServerRequest:
         opened.tree.session.opens[opened.id] = opened
         self.frame.context.opened = opened
 
+    @property
+    def may_pend(self) -> bool:
+        """[MS-SMB2] 3.3.5.2.7."""
+        return self.is_last or self.header.command == Command.CREATE
+
     def pend(self) -> None:
         if self.async_id:
             return
         if self.is_cancelled:
             raise SmbError(NtStatus.CANCELLED)
-        if not self.is_last and self.header.command != Command.CREATE:
-            # [MS-SMB2] 3.3.5.2.7: only the last message of a compound may wait.
+        if not self.may_pend:
             raise SmbError(NtStatus.INTERNAL_ERROR)
         self.connection.send_interim(self)
 
