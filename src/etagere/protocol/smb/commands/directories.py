@@ -144,7 +144,7 @@ async def _next_page(
             search.is_done = True
         else:
             search.marker = fold_name(following.name)
-            if not page.is_full and request.may_pend:
+            if request.may_pend and not page.is_full:
                 # The snapshot of the ledger is old, and the next one continues.
                 request.pend()
     if page.list.data:
