@@ -38,7 +38,7 @@ _UNEXPECTED: Final = (NtStatus.INTERNAL_ERROR, NtStatus.UNEXPECTED_IO_ERROR)
 class Fuzzer:
     """Sends changed messages, one after the other."""
 
-    def __init__(self, client: SocketClient, seed: int) -> None:
+    def __init__(self, client: SocketClient, share: str, seed: int) -> None:
         self.client = client
         self.random = random.Random(seed)
         self.file = self.directory = 0
@@ -63,7 +63,7 @@ class Fuzzer:
                     struct.pack("<HHI16sIQ", 36, 0, 0, bytes(16), 1, 0),
                 )
             ),
-            Command.TREE_CONNECT: lambda: tree_body(r"\\server\box"),
+            Command.TREE_CONNECT: lambda: tree_body(rf"\\server\{share}"),
             Command.ECHO: lambda: ECHO,
         }
 
@@ -182,7 +182,7 @@ class Fuzzer:
                 client.message(
                     Command.CANCEL,
                     ECHO,
-                    flags=int(Flags.ASYNC),
+                    flags=Flags.ASYNC,
                     message_id=answer.header.message_id,
                     async_id=answer.header.async_id,
                 )
@@ -198,6 +198,8 @@ class Fuzzer:
                 return answer
 
     async def open_all(self) -> None:
+        for old in (self.file, self.directory):
+            await self.ask(Command.CLOSE, struct.pack("<HHIQQ", 24, 0, 0, old, old))
         self.file = await self.open("file", 0x40)
         self.directory = await self.open("directory", 0x1)
 
@@ -250,7 +252,7 @@ async def connect(server: Server, share: str) -> SocketClient:
 def fuzz(server: Server, share: str, seed: int, messages: int) -> None:
     async def run() -> None:
         client = await connect(server, share)
-        fuzzer = Fuzzer(client, seed)
+        fuzzer = Fuzzer(client, share, seed)
         try:
             await fuzzer.run(messages)
         finally:

@@ -158,6 +158,7 @@ class FakeRequest:
         self.negotiated = Negotiated(dialect, CLIENT_GUID, 0, 0, (dialect,), 0, 0)
         self.server = FakeServices(share)
         self.is_pending = False
+        self.may_pend = True
         for one in opens:
             one.tree = self.tree
             self.add_open(one)

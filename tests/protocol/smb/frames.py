@@ -38,7 +38,7 @@ REMOTE = "192.0.2.1:50000"
 SHARE = "box"
 CLIENT_GUID = bytes(range(16))
 SERVER_GUID = bytes(range(16, 32))
-RELATED = int(Flags.RELATED)
+RELATED = Flags.RELATED
 ECHO = struct.pack("<HH", 4, 0)
 
 

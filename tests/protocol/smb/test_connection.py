@@ -294,7 +294,7 @@ def test_pending_request_is_cancelled() -> None:
             client.message(
                 Command.CANCEL,
                 BODY,
-                flags=int(Flags.ASYNC),
+                flags=Flags.ASYNC,
                 message_id=lock_id,
                 async_id=interim.header.async_id,
             )
@@ -313,9 +313,6 @@ def test_cancel_of_what_does_not_wait_yet() -> None:
     async def test(_: SmbFixture, client: FrameClient) -> None:
         lock_id = client.message_id
         client.give(client.message(Command.LOCK, BODY))
-        client.connection._requests[lock_id].found_session = client.connection.sessions[
-            client.session_id
-        ]
         client.give(client.message(Command.CANCEL, BODY, message_id=lock_id))
         ((final,),) = await client.settle()
         assert final.status == NtStatus.CANCELLED
@@ -333,7 +330,7 @@ def test_cancel_that_is_not_of_the_client(fault: str) -> None:
         message = client.message(
             Command.CANCEL,
             BODY,
-            flags=int(Flags.ASYNC),
+            flags=Flags.ASYNC,
             message_id=0,
             async_id=interim.header.async_id + (fault == "id"),
             session_id=5 if fault == "session" else None,
@@ -358,6 +355,66 @@ def test_end_of_tree_or_session_cancels(command: int) -> None:
     run(test)
 
 
+@pytest.mark.parametrize("command", [Command.TREE_DISCONNECT, Command.LOGOFF])
+def test_end_of_tree_or_session_waits_for_requests(
+    command: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = asyncio.Event()
+    opened: list[Open] = []
+
+    async def create(request: ServerRequest) -> Reply:
+        tree = request.tree
+        await goes_on.wait()
+        opened.append(Open(PIPE_ID, tree, 0))
+        request.add_open(opened[0])
+        return Reply(BODY)
+
+    replace_command(monkeypatch, Command.CREATE, create)
+
+    async def test(_: SmbFixture, client: FrameClient) -> None:
+        client.give(client.message(Command.CREATE, BODY))
+        client.give(client.message(command, BODY))
+        assert await client.settle() == []
+        # No request of the tree is started any more.
+        answer = await client.ask(Command.FLUSH, with_file(PIPE_ID))
+        assert answer.status in (NtStatus.NETWORK_NAME_DELETED, NtStatus.USER_SESSION_DELETED)
+        goes_on.set()
+        frames = await client.settle()
+        assert [one.header.command for frame in frames for one in frame] == [
+            Command.CREATE,
+            command,
+        ]
+        assert not opened[0].tree.opens
+
+    run(test)
+
+
+def test_request_that_begins_to_wait_when_the_connection_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    goes_on = asyncio.Event()
+
+    async def wait(request: ServerRequest) -> Reply:
+        await goes_on.wait()
+        request.pend()
+        raise AssertionError
+
+    replace_command(monkeypatch, Command.LOCK, wait)
+
+    async def test(_: SmbFixture, client: FrameClient) -> None:
+        client.give(client.message(Command.LOCK, BODY))
+        assert await client.settle() == []
+        end = asyncio.create_task(client.connection.close())
+        await asyncio.sleep(0)
+        goes_on.set()
+        async with asyncio.timeout(5):
+            await end
+        ((final,),) = await client.settle()
+        assert final.status == NtStatus.CANCELLED
+
+    run(test)
+
+
 def test_end_of_the_connection_cancels() -> None:
     async def test(server: SmbFixture, client: FrameClient) -> None:
         await client.ask(Command.LOCK, BODY)
@@ -374,7 +431,7 @@ def test_last_message_of_a_compound_waits() -> None:
         client.compound((Command.CREATE, BODY, 0), (Command.LOCK, BODY, RELATED))
         (frame,) = await client.settle()
         assert [one.status for one in frame] == [0, NtStatus.PENDING]
-        client.connection.cancel_pending(lambda _: True)
+        await client.connection.end_requests(lambda _: True)
         ((final,),) = await client.settle()
         assert final.status == NtStatus.CANCELLED
 
@@ -496,7 +553,7 @@ def test_break_notification(seals: bool) -> None:
         assert client.frames[0].startswith(b"\xfdSMB") == seals
         ((notification,),) = await client.settle()
         assert notification.header == Header(
-            Command.OPLOCK_BREAK, flags=int(Flags.RESPONSE), message_id=NO_MESSAGE_ID
+            Command.OPLOCK_BREAK, flags=Flags.RESPONSE, message_id=NO_MESSAGE_ID
         )
         assert notification.body == b"body"
 

@@ -67,8 +67,8 @@ _RETURNING_DATA: Final = frozenset(
     {Command.READ, Command.QUERY_DIRECTORY, Command.QUERY_INFO, Command.IOCTL}
 )
 """The commands whose responses may have as many bytes as their credits pay for."""
-_FINISH_SECONDS_MAX: Final = 60.0
-"""How long the requests of a lost connection may take to end."""
+_END_SECONDS_MAX: Final = 60.0
+"""How long requests may take to end, when their connection, session or tree does."""
 
 
 class Link(Protocol):
@@ -177,11 +177,20 @@ class Connection:
         self.sessions.pop(session.id, None)
         self.session_table.remove(session)
 
-    def cancel_pending(self, which: Callable[[ServerRequest], bool]) -> None:
-        """Cancels pending requests."""
-        for request in list(self._pending.values()):
-            if which(request):
+    async def end_requests(self, which: Callable[[ServerRequest], bool]) -> None:
+        """Cancels the requests that wait, and lets the others end: they may be about to open
+        something. The request that calls this is left alone."""
+        own = asyncio.current_task()
+        tasks = []
+        for frame in self._frames:
+            request, task = frame.current, frame.task
+            if request is not None and task is not None and task is not own and which(request):
                 self._cancel(request)
+                tasks.append(task)
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=_END_SECONDS_MAX)
+            if left:
+                logger.warning("requests of SMB client %s do not end", self.client)
 
     # Frames
 
@@ -237,9 +246,7 @@ class Connection:
         mode = security_mode(requires_signing=not self._is_local)
         wildcard = Negotiated(DIALECT_2_WILDCARD, bytes(16), 0, 0, (), mode, Capability.LARGE_MTU)
         body = self._negotiate_response(wildcard, ())
-        header = Header(
-            Command.NEGOTIATE, credits=self._window.grant(1, 1), flags=int(Flags.RESPONSE)
-        )
+        header = Header(Command.NEGOTIATE, credits=self._window.grant(1, 1), flags=Flags.RESPONSE)
         self._link.send(pack_message(header, Reply(body)))
 
     def _decrypt(self, data: memoryview) -> tuple[memoryview, Session]:
@@ -290,6 +297,7 @@ class Connection:
     async def _execute(self, frame: Frame) -> None:
         try:
             for request in frame.requests:
+                frame.current = request
                 reply = await dispatch.execute(request)
                 frame.responses.append((request, reply))
                 self._forget_request(request)
@@ -310,6 +318,8 @@ class Connection:
         on: it may wait for a message of the same client."""
         if len(self._pending) >= PENDING_REQUESTS_MAX:
             raise SmbError(NtStatus.INSUFFICIENT_RESOURCES)
+        if self._is_closing:
+            raise SmbError(NtStatus.CANCELLED)
         request.async_id = self._next_async_id
         self._next_async_id += 1
         self._pending[request.async_id] = request
@@ -324,10 +334,9 @@ class Connection:
             request = self._pending.get(header.async_id)
         else:
             request = self._requests.get(header.message_id)
-        if request is None:
-            return
-        session = request.found_session
-        if session is None or session.id != header.session_id:
+        session = self.sessions.get(header.session_id)
+        # A request that has not been started has no session yet.
+        if request is None or session is None or request.found_session not in (None, session):
             return
         try:
             dispatch.verify(cancel, session)
@@ -401,7 +410,7 @@ class Connection:
             charge,
             reply.status,
             granted,
-            int(flags),
+            flags,
             0,
             header.message_id,
             async_id,
@@ -423,7 +432,7 @@ class Connection:
 
     def _send_break(self, session: Session, body: bytes) -> None:
         """Sends a break notification, which is not signed ([MS-SMB2] 3.3.4.6)."""
-        header = Header(Command.OPLOCK_BREAK, flags=int(Flags.RESPONSE), message_id=NO_MESSAGE_ID)
+        header = Header(Command.OPLOCK_BREAK, flags=Flags.RESPONSE, message_id=NO_MESSAGE_ID)
         buffers = pack_message(header, Reply(body))
         if session.is_encrypted and session.sealer is not None:
             buffers = session.sealer.seal(buffers, session.id)
@@ -434,21 +443,14 @@ class Connection:
     async def finish(self) -> None:
         """Finishes the requests in progress, and takes no others. Those that wait are cancelled."""
         self._is_closing = True
-        self.cancel_pending(lambda _: True)
-        tasks = [frame.task for frame in self._frames if frame.task is not None]
-        if tasks:
-            await asyncio.wait(tasks)
+        await self.end_requests(lambda _: True)
 
     async def close(self) -> None:
         """Ends the sessions of a connection that was lost, and closes everything they have open."""
-        try:
-            async with asyncio.timeout(_FINISH_SECONDS_MAX):
-                await self.finish()
-        except TimeoutError:
-            logger.warning("requests of SMB client %s do not end", self.client)
-            for frame in self._frames:
-                if frame.task is not None:
-                    frame.task.cancel()
+        await self.finish()
+        for frame in self._frames:
+            if frame.task is not None:
+                frame.task.cancel()
         for session in list(self.sessions.values()):
             try:
                 await end_session(self, session)

@@ -91,11 +91,11 @@ class ServerRequest:
         self._tree = tree
         self.frame.context.tree_id = tree.id
 
-    def has_session(self, session: Session) -> bool:
-        return self.found_session is session
-
     def has_tree(self, tree: Tree) -> bool:
         return self._tree is tree
+
+    def has_tree_of(self, session: Session) -> bool:
+        return self._tree is not None and self._tree.session is session
 
     def open(self, persistent: int, volatile: int) -> Open:
         context = self.frame.context
@@ -115,13 +115,17 @@ class ServerRequest:
         opened.tree.session.opens[opened.id] = opened
         self.frame.context.opened = opened
 
+    @property
+    def may_pend(self) -> bool:
+        """[MS-SMB2] 3.3.5.2.7."""
+        return self.is_last or self.header.command == Command.CREATE
+
     def pend(self) -> None:
         if self.async_id:
             return
         if self.is_cancelled:
             raise SmbError(NtStatus.CANCELLED)
-        if not self.is_last and self.header.command != Command.CREATE:
-            # [MS-SMB2] 3.3.5.2.7: only the last message of a compound may wait.
+        if not self.may_pend:
             raise SmbError(NtStatus.INTERNAL_ERROR)
         self.connection.send_interim(self)
 
@@ -129,13 +133,15 @@ class ServerRequest:
 class Frame:
     """The messages of one frame, which are executed in turn."""
 
-    __slots__ = ("context", "cost", "decrypted_for", "requests", "responses", "task")
+    __slots__ = ("context", "cost", "current", "decrypted_for", "requests", "responses", "task")
 
     def __init__(self, decrypted_for: Session | None) -> None:
         self.decrypted_for = decrypted_for
         """The session whose key it was encrypted with; None: it was not encrypted."""
         self.context = CompoundContext()
         self.requests: list[ServerRequest] = []
+        self.current: ServerRequest | None = None
+        """The request that is executed; None: none has been started."""
         self.responses: list[tuple[ServerRequest, Reply]] = []
         """Those that have not been sent yet."""
         self.cost = 0

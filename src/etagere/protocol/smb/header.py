@@ -37,14 +37,16 @@ class Command(enum.IntEnum):
     OPLOCK_BREAK = 0x12
 
 
-class Flags(enum.IntFlag):
-    RESPONSE = 0x0000_0001
-    ASYNC = 0x0000_0002
-    RELATED = 0x0000_0004
-    SIGNED = 0x0000_0008
-    PRIORITY_MASK = 0x0000_0070
-    DFS = 0x1000_0000
-    REPLAY = 0x2000_0000
+class Flags:
+    """Plain integers: operations on those of `enum` take a third of the time of a small request."""
+
+    RESPONSE: Final = 0x0000_0001
+    ASYNC: Final = 0x0000_0002
+    RELATED: Final = 0x0000_0004
+    SIGNED: Final = 0x0000_0008
+    PRIORITY_MASK: Final = 0x0000_0070
+    DFS: Final = 0x1000_0000
+    REPLAY: Final = 0x2000_0000
 
 
 class Header(NamedTuple):

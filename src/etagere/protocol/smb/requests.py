@@ -57,9 +57,16 @@ class Request(Protocol):
         refer to it. `state.remove_open` is the inverse."""
         ...
 
+    @property
+    def may_pend(self) -> bool:
+        """Whether the request may wait without bound: only the last message of a compound, or a
+        CREATE."""
+        ...
+
     def pend(self) -> None:
         """Tells the client that the reply takes longer (STATUS_PENDING), so that it can cancel the
-        request. Does nothing the second time. The task of the request is cancelled if it does."""
+        request. Does nothing the second time. The task of the request is cancelled if it does.
+        Raises `SmbError` if it must not wait."""
         ...
 
 

@@ -9,7 +9,6 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etagere.nt_status import NtStatus
-from etagere.protocol.smb import trees
 from etagere.protocol.smb.encryption import Cipher, Sealer
 from etagere.protocol.smb.keys import derive_keys, extend_preauth_hash
 from etagere.protocol.smb.limits import FAILED_LOGONS_MAX, SESSIONS_PER_CONNECTION_MAX
@@ -19,6 +18,7 @@ from etagere.protocol.smb.signing import SigningAlgorithm, signer
 from etagere.protocol.smb.spnego import Acceptor, Logon, LogonFailed
 from etagere.protocol.smb.state import Session
 from etagere.protocol.smb.status import Disconnect, SmbError
+from etagere.protocol.smb.trees import close_tree
 
 if TYPE_CHECKING:
     from etagere.protocol.smb.connection import Connection
@@ -214,16 +214,16 @@ async def _end_previous(connection: Connection, session: Session, previous_id: i
 
 
 async def logoff(request: ServerRequest) -> Reply:
-    await end_session(request.connection, request.session, besides=request)
+    await end_session(request.connection, request.session)
     return Reply(LOGOFF_RESPONSE)
 
 
-async def end_session(
-    connection: Connection, session: Session, *, besides: ServerRequest | None = None
-) -> None:
-    """Ends a session: its pending requests, its trees and their opens."""
+async def end_session(connection: Connection, session: Session) -> None:
+    """Ends a session: its requests, its trees and their opens."""
     session.is_ended = True
     connection.forget_session(session)
-    connection.cancel_pending(lambda one: one.has_session(session) and one is not besides)
-    for tree in list(session.trees.values()):
-        await trees.end_tree(tree)
+    trees = list(session.trees.values())
+    session.trees.clear()
+    await connection.end_requests(lambda one: one.has_tree_of(session))
+    for tree in trees:
+        await close_tree(tree)

@@ -26,8 +26,8 @@ _FLAGS_AT: Final = 16
 _MESSAGE_ID: Final = slice(24, 32)
 
 # Operations of enumerations are slow.
-_SIGNED: Final = int(Flags.SIGNED)
-_RESPONSE: Final = int(Flags.RESPONSE)
+_SIGNED: Final = Flags.SIGNED
+_RESPONSE: Final = Flags.RESPONSE
 _CANCEL: Final = int(Command.CANCEL)
 
 _NONCE_FLAGS: Final = tuple(bytes((value, 0, 0, 0)) for value in range(4))

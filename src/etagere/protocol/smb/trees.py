@@ -14,7 +14,7 @@ from etagere.opens.handles import Session as OpensSession
 from etagere.operations.file import shares
 from etagere.protocol.smb.limits import TREES_PER_SESSION_MAX
 from etagere.protocol.smb.requests import Reply
-from etagere.protocol.smb.state import Session, Tree, remove_open
+from etagere.protocol.smb.state import Tree, remove_open
 from etagere.protocol.smb.status import SmbError
 from etagere.rules.file_names import check_share_name
 
@@ -89,7 +89,7 @@ async def _connect(request: ServerRequest, tree_id: int, name: str) -> Tree:
     except Refused:
         raise SmbError(NtStatus.BAD_NETWORK_NAME) from None
     if session.is_ended:
-        await end_tree(tree)
+        await close_tree(tree)
         raise SmbError(NtStatus.USER_SESSION_DELETED)
     return tree
 
@@ -107,15 +107,14 @@ def _forget(tree: Tree, handle: Handle) -> None:
 
 async def tree_disconnect(request: ServerRequest) -> Reply:
     tree = request.tree
-    request.connection.cancel_pending(lambda one: one.has_tree(tree) and one is not request)
-    await end_tree(tree)
+    del tree.session.trees[tree.id]
+    await request.connection.end_requests(lambda one: one.has_tree(tree))
+    await close_tree(tree)
     return Reply(_DISCONNECT_RESPONSE)
 
 
-async def end_tree(tree: Tree) -> None:
-    """Closes the opens of a tree, and removes it."""
-    session: Session = tree.session
-    session.trees.pop(tree.id, None)
+async def close_tree(tree: Tree) -> None:
+    """Closes what is open in a tree that was removed from its session."""
     for opened in list(tree.opens.values()):
         remove_open(opened)
     client, tree.client = tree.client, None

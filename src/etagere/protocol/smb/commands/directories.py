@@ -7,6 +7,7 @@ steps, so that no transaction lasts from one request to the next.
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ _ROWS_MAX: Final = 1 << 30
 """More than a page has: its bytes limit it."""
 _ROWS_AT_ONCE: Final = 1_000
 _DOTS: Final = (".", "..")
+_NOT_IN_NAMES: Final = frozenset("\\/\0")
+_UNPAIRED_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class QueryDirectory(NamedTuple):
@@ -110,15 +113,19 @@ def _search(opened: Open, asked: QueryDirectory, body: memoryview) -> DirectoryS
     if not pattern and isinstance(known, DirectorySearch):
         compiled = known.pattern
     else:
-        if not 0 < len(pattern) <= COMPONENT_LENGTH_MAX or not {"\\", "/", "\0"}.isdisjoint(
-            pattern
-        ):
+        if not _is_pattern(pattern):
             raise SmbError(NtStatus.OBJECT_NAME_INVALID)
         compiled = compile_pattern(pattern)
     # A dot and two dots are the same to Windows, so that both match or none does.
     dots = _DOTS if not compiled.is_literal and compiled.matches(".") else ()
     opened.search = search = DirectorySearch(compiled, dots)
     return search
+
+
+def _is_pattern(text: str) -> bool:
+    if not 0 < len(text) <= COMPONENT_LENGTH_MAX:
+        return False
+    return _NOT_IN_NAMES.isdisjoint(text) and _UNPAIRED_SURROGATE.search(text) is None
 
 
 async def _next_page(
@@ -137,7 +144,7 @@ async def _next_page(
             search.is_done = True
         else:
             search.marker = fold_name(following.name)
-            if not page.is_full:
+            if request.may_pend and not page.is_full:
                 # The snapshot of the ledger is old, and the next one continues.
                 request.pend()
     if page.list.data:
