@@ -471,3 +471,16 @@ async def test_a_file_that_is_deleted_on_close_is_not_stored(f: ContentsFixture)
     assert not f.client.share.gathered
     assert await f.names() == []
     await f.require_sound()
+
+
+@contents_test
+async def test_a_write_waits_for_memory_that_others_use(f: ContentsFixture) -> None:
+    await f.start()
+    handle = await f.opened_file()
+    f.memory.used = f.memory.bytes_max
+    written = asyncio.ensure_future(f.smb_write(handle, 0, b"abc"))
+    await asyncio.sleep(0.2)
+    assert not written.done()
+    f.memory.used = 0
+    await written
+    assert await f.rest_bytes() == b"abc"

@@ -46,6 +46,8 @@ _ALLOWANCE_BYTES_MAX: Final = 8 * MIB
 _ALLOWANCE_SECONDS: Final = 1.0
 """How far, and for how long, files grow before the quota is examined again. Near the quota it is
 examined for every write."""
+_LOOK_SECONDS: Final = 0.05
+"""How often a write that finds no memory looks again."""
 _COPIED_BYTES: Final = 1 * MIB
 _CLOSE_SECONDS_MAX: Final = 10.0
 
@@ -257,8 +259,7 @@ class FileContents:
             if count and not self._reserve(count):
                 # Returned, because it is examined again.
                 gathered.allowance += max(growth, 0)
-                self._store_largest()
-                await _wait(self._room, gives_up_at)
+                await self._wait_for_memory(gives_up_at)
                 continue
             return file
 
@@ -306,13 +307,18 @@ class FileContents:
         self._reserved += count
         return True
 
-    def _store_largest(self) -> None:
-        """Begins to store the file that takes the most memory, so that there is room."""
-        waiting = [
-            file for file in self._files.values() if not file.is_being_stored and file.reserved
-        ]
+    async def _wait_for_memory(self, gives_up_at: float) -> None:
+        """Begins to store the file that takes the most memory, and waits until there is room."""
+        waiting = [one for one in self._files.values() if one.reserved and not one.is_being_stored]
         if waiting:
             max(waiting, key=lambda file: file.reserved).store_soon()
+        if self._reserved:
+            await _wait(self._room, gives_up_at)
+        elif asyncio.get_running_loop().time() > gives_up_at:
+            raise Refused(Refusal("ServerBusy"))
+        else:
+            # Requests of other kinds use the whole budget.
+            await asyncio.sleep(_LOOK_SECONDS)
 
     # Storing
 
