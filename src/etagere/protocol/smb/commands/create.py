@@ -23,6 +23,7 @@ from etagere.opens.requests import (
     Opened,
     OpenRequest,
 )
+from etagere.operations.file.tree import find_tree
 from etagere.protocol.smb.access import (
     ATTRIBUTE_ACCESS,
     FULL_ACCESS,
@@ -187,6 +188,9 @@ async def create(request: Request) -> Reply:
     rights = resolve_access(asked.desired_access, is_snapshot=path.snapshot is not None)
     notifier = BreakNotifier(request.session.notify)
     open_request = _open_request(request, asked, contexts, path, rights, notifier)
+    if path.snapshot is not None and open_request.disposition in _CHANGING:
+        await request.server.engine.read(find_tree, open_request.path.ref)
+        raise SmbError(NtStatus.MEDIA_WRITE_PROTECTED)
     if contexts.descriptor is not None:
         permission = await _permission(contexts.descriptor)
         open_request = open_request._replace(permission=permission)
@@ -238,8 +242,6 @@ def _open_request(
     if options & _UNSUPPORTED_OPTIONS:
         raise SmbError(NtStatus.NOT_SUPPORTED)
     disposition = _DISPOSITIONS[asked.disposition]
-    if path.snapshot is not None and disposition in _CHANGING:
-        raise SmbError(NtStatus.MEDIA_WRITE_PROTECTED)
     if asked.attributes & _ENCRYPTED and disposition is not Disposition.OPEN:
         raise SmbError(NtStatus.ACCESS_DENIED)
     if contexts.allocation > FILE_BYTES_MAX:
@@ -251,10 +253,12 @@ def _open_request(
     name = request.tree.name
     assert name is not None
     is_directory = kind is EntryKind.DIRECTORY
+    if path.snapshot is not None and disposition is Disposition.OPEN_IF:
+        disposition = Disposition.OPEN
     return OpenRequest(
         EntryPath(ShareRef(name, path.snapshot), path.components),
         open_mode(rights, asked.share_access),
-        Disposition.OPEN if path.snapshot is not None else disposition,
+        disposition,
         kind,
         attributes=asked.attributes & (_NEW_ATTRIBUTES if is_directory else _NEW_FILE_ATTRIBUTES),
         deletes_on_close=deletes_on_close,
