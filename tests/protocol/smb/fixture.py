@@ -21,7 +21,7 @@ from etagere.opens.share import ShareOpens
 from etagere.protocol.smb.header import Header
 from etagere.protocol.smb.requests import RELATED_FILE_ID, Handler, Reply, Request
 from etagere.protocol.smb.state import Negotiated, Open, Session, Tree
-from etagere.protocol.smb.status import SmbError
+from etagere.protocol.smb.status import SmbError, status_of
 from etagere.rules.caching import Caching
 from etagere.rules.opens import (
     EVERYTHING,
@@ -136,7 +136,7 @@ class FakeShare:
     ) -> None:
         self.calls.append(("write", offset, bytes(data), through))
 
-    def length(self, share: object, entry: OpenEntry) -> int | None:
+    def length(self, entry: OpenEntry) -> int | None:
         return None
 
     async def flush(self, share: object, entry: OpenEntry) -> None:
@@ -208,6 +208,8 @@ def status(command: Handler, request: FakeRequest) -> NtStatus:
         return run(command, request).status
     except SmbError as error:
         return error.status
+    except Refused as refused:
+        return status_of(refused.refusal)
 
 
 def opened(action: Action = Action.OPENED, shown: Entry | None = None) -> Opened:
