@@ -40,7 +40,6 @@ def test_rights(desired: int, rights: int, access: Access) -> None:
     [
         (0, NtStatus.ACCESS_DENIED),
         (0x0000_0200, NtStatus.ACCESS_DENIED),
-        (0x0010_0000, NtStatus.ACCESS_DENIED),
         (0x0020_0001, NtStatus.ACCESS_DENIED),
         (0x0400_0000, NtStatus.ACCESS_DENIED),
         (0x0800_0000, NtStatus.ACCESS_DENIED),

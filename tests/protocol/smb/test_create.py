@@ -221,6 +221,7 @@ def test_options_and_attributes() -> None:
         (body("\\a"), NtStatus.INVALID_PARAMETER),
         (body(contexts=ALLOCATION), NtStatus.DISK_FULL),
         (body("@GMT-2023.11.14-22.13.20\\a", access=0x2), NtStatus.ACCESS_DENIED),
+        (body("@GMT-1969.12.31-23.59.59\\a", access=0x1), NtStatus.OBJECT_NAME_NOT_FOUND),
         (
             body("@GMT-2023.11.14-22.13.20\\a", access=0x1, disposition=2),
             NtStatus.MEDIA_WRITE_PROTECTED,

@@ -68,11 +68,11 @@ _DELETE: Final = int(AccessMask.DELETE)
 def resolve_access(desired: int, *, is_snapshot: bool = False) -> int:
     """Returns the rights that an access mask asks for, without generic ones.
 
-    Raises `SmbError` if it has none besides SYNCHRONIZE, or one that nobody gets.
+    Raises `SmbError` if it has none, or one that nobody gets.
     """
     if desired & AccessMask.ACCESS_SYSTEM_SECURITY:
         raise SmbError(NtStatus.PRIVILEGE_NOT_HELD)
-    if not desired & ~AccessMask.SYNCHRONIZE or desired & ~_VALID:
+    if not desired or desired & ~_VALID:
         raise SmbError(NtStatus.ACCESS_DENIED)
     rights = desired & FULL_ACCESS
     if desired & _GENERIC:

@@ -221,7 +221,10 @@ def _open_pipe(request: Request, asked: CreateRequest) -> Reply:
 def _path(asked: CreateRequest, contexts: CreateContexts) -> RequestedPath:
     path = decode_path(asked.name)
     if contexts.snapshot:
-        return path._replace(snapshot=snapshot_at(contexts.snapshot))
+        path = path._replace(snapshot=snapshot_at(contexts.snapshot))
+    if path.snapshot is not None and path.snapshot < 0:
+        # Before 1970 there was none.
+        raise SmbError(NtStatus.OBJECT_NAME_NOT_FOUND)
     return path
 
 
