@@ -218,7 +218,7 @@ class ShareClient:
         await self.share.lock(handle, ranges)
 
     def unlock(self, handle: Handle, start: int, end: int) -> bool:
-        """Removes a lock of a handle on exactly this range; returns whether there was
+        """Removes the oldest lock of a handle on exactly this range; returns whether there was
         one."""
         return self.share.unlock(handle, start, end)
 
