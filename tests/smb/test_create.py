@@ -224,8 +224,6 @@ def test_invalid_requests(client: SmbClient) -> None:
     cases: tuple[tuple[dict[str, Any], NtStatus], ...] = (
         ({"access": 0}, NtStatus.ACCESS_DENIED),
         ({"access": 0x0100_0000}, NtStatus.PRIVILEGE_NOT_HELD),
-        ({"disposition": 6}, NtStatus.INVALID_PARAMETER),
-        ({"share": 0x10}, NtStatus.INVALID_PARAMETER),
         ({"options": DIRECTORY | NON_DIRECTORY}, NtStatus.INVALID_PARAMETER),
         ({"options": 0x2000}, NtStatus.NOT_SUPPORTED),
         ({"attributes": 0x40}, NtStatus.INVALID_PARAMETER),

@@ -11,19 +11,24 @@ from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.bodies import Inline
 from etagere.model.files import DirectoryNode, Entry, FileNode, FileTimes
-from etagere.model.shares import ShareName
+from etagere.model.shares import ShareName, ShareRef
 from etagere.nt_status import NtStatus
-from etagere.opens.handles import Handle, OpenEntry
+from etagere.opens.handles import Handle, LockRange, OpenEntry
 from etagere.opens.handles import Session as OpensSession
-from etagere.opens.locks import LockRange
 from etagere.opens.requests import Action, Opened, OpenRequest
 from etagere.opens.share import ShareOpens
 from etagere.protocol.smb.header import Header
 from etagere.protocol.smb.requests import RELATED_FILE_ID, Handler, Reply, Request
 from etagere.protocol.smb.state import Negotiated, Open, Session, Tree
-from etagere.protocol.smb.status import SmbError
+from etagere.protocol.smb.status import SmbError, status_of
 from etagere.rules.caching import Caching
-from etagere.rules.opens import EVERYTHING, OpenMode, check_handle_read, check_handle_write
+from etagere.rules.opens import (
+    EVERYTHING,
+    LOCK_NOT_GRANTED,
+    OpenMode,
+    check_handle_read,
+    check_handle_write,
+)
 
 SHARE = ShareName("account", "box")
 CLIENT_GUID = bytes(range(16))
@@ -94,7 +99,7 @@ class FakeShare:
 
     async def lock_all(self, handle: Handle, ranges: Sequence[LockRange]) -> None:
         if any(one.start in self.conflicts for one in ranges):
-            raise Refused(Refusal("FileLockConflict"))
+            raise Refused(LOCK_NOT_GRANTED)
         self.calls.append(("lock_all", *ranges))
 
     def check_read(self, handle: Handle, start: int, end: int) -> None:
@@ -130,7 +135,7 @@ class FakeShare:
     ) -> None:
         self.calls.append(("write", offset, bytes(data), through))
 
-    def length(self, share: object, entry: OpenEntry) -> int | None:
+    def length(self, entry: OpenEntry) -> int | None:
         return None
 
     async def flush(self, share: object, entry: OpenEntry) -> None:
@@ -141,9 +146,16 @@ class FakeOpens:
     id = bytes(range(16))
 
 
+class FakeEngine:
+    async def read(self, _operation: object, command: ShareRef) -> None:
+        if command.snapshot == 0:
+            raise Refused(Refusal("ShareSnapshotNotFound"))
+
+
 @dataclass
 class FakeServices:
     contents: FakeShare
+    engine: FakeEngine = field(default_factory=FakeEngine)
 
 
 class FakeRequest:
@@ -196,6 +208,8 @@ def status(command: Handler, request: FakeRequest) -> NtStatus:
         return run(command, request).status
     except SmbError as error:
         return error.status
+    except Refused as refused:
+        return status_of(refused.refusal)
 
 
 def opened(action: Action = Action.OPENED, shown: Entry | None = None) -> Opened:

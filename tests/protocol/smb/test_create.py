@@ -163,8 +163,7 @@ def test_lease() -> None:
     # Without the level, or without the context, there is none.
     assert asked(body(oplock=0, contexts=lease)).caching is None
     assert asked(body(oplock=0xFF)).caching is None
-    # Directories have no leases.
-    assert asked(body(oplock=0xFF, contexts=lease, options=1)).caching is None
+    # Directories have no leases, although the key must not be that of a file.
     share = FakeShare([opened(shown=entry(is_directory=True))])
     reply = run(create, FakeRequest(body(oplock=0xFF, contexts=lease), share))
     assert reply.body[2] == 0
@@ -221,6 +220,7 @@ def test_options_and_attributes() -> None:
         (body("\\a"), NtStatus.INVALID_PARAMETER),
         (body(contexts=ALLOCATION), NtStatus.DISK_FULL),
         (body("@GMT-2023.11.14-22.13.20\\a", access=0x2), NtStatus.ACCESS_DENIED),
+        (body("@GMT-1969.12.31-23.59.59\\a", access=0x1), NtStatus.OBJECT_NAME_NOT_FOUND),
         (
             body("@GMT-2023.11.14-22.13.20\\a", access=0x1, disposition=2),
             NtStatus.MEDIA_WRITE_PROTECTED,

@@ -6,7 +6,6 @@ import struct
 
 import pytest
 
-from etagere.engine.interface import Refused
 from etagere.nt_status import NtStatus
 from etagere.protocol.smb.commands.close import close
 from etagere.protocol.smb.commands.read_write import flush, read, write
@@ -150,32 +149,29 @@ def test_writes_of_nothing(request_body: bytes, expected: NtStatus) -> None:
     assert not share.calls
 
 
-def test_locked_bytes() -> None:
-    opened = new_open()
-    assert opened.handle is not None
-    locks = opened.handle.entry.locks
-    share = FakeShare()
-    for is_own, exclusive, readable, writable in (
+@pytest.mark.parametrize(
+    ("is_own", "exclusive", "readable", "writable"),
+    [
         (True, True, True, True),
         (True, False, True, False),
         (False, True, False, False),
         (False, False, True, False),
-    ):
-        locks[:] = [RangeLock(HANDLE_ID if is_own else 1, 2, 4, exclusive)]
-        for command, body_at, is_allowed in (
-            (read, lambda offset: read_body(2, offset), readable),
-            (write, lambda offset: write_body(b"xx", offset), writable),
-        ):
-            for offset in (0, 4):
-                request = FakeRequest(body_at(offset), FakeShare(data=b"0123456789"), opened)
-                assert status(command, request) is NtStatus.SUCCESS
-            request = FakeRequest(body_at(3), share, opened)
-            if is_allowed:
-                run(command, request)
-            else:
-                with pytest.raises(Refused) as raised:
-                    run(command, request)
-                assert raised.value.refusal.code == "FileLockConflict"
+    ],
+)
+def test_locked_bytes(is_own: bool, exclusive: bool, readable: bool, writable: bool) -> None:
+    opened = new_open()
+    assert opened.handle is not None
+    opened.handle.entry.locks.append(RangeLock(HANDLE_ID if is_own else 1, 2, 4, exclusive))
+    share = FakeShare(data=b"0123456789")
+    for offset in (0, 3, 4):
+        is_locked = offset == 3
+        conflict = NtStatus.FILE_LOCK_CONFLICT
+        reading = FakeRequest(read_body(2, offset), share, opened)
+        expected = NtStatus.SUCCESS if readable or not is_locked else conflict
+        assert status(read, reading) is expected
+        writing = FakeRequest(write_body(b"xx", offset), share, opened)
+        expected = NtStatus.SUCCESS if writable or not is_locked else conflict
+        assert status(write, writing) is expected
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,8 @@ class BreakNotifier:
     def start(self, file_id: int) -> None:
         """Sends what has been held back, as soon as the current task has sent its response."""
         self._file_id = file_id
+        if not self._early:
+            return
         loop = asyncio.get_running_loop()
         for early in self._early:
             loop.call_soon(self._notify, file_id, *early)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import itertools
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from msgspec.structs import replace
-
 from etagere.config import KIB
 from etagere.engine.interface import Refused
-from etagere.model.files import EntryPath, NewPermission
+from etagere.model.files import EntryPath
 from etagere.model.shares import ShareRef
 from etagere.nt_status import NtStatus
 from etagere.opens.requests import (
@@ -23,6 +19,7 @@ from etagere.opens.requests import (
     Opened,
     OpenRequest,
 )
+from etagere.operations.file.tree import find_tree
 from etagere.protocol.smb.access import (
     ATTRIBUTE_ACCESS,
     FULL_ACCESS,
@@ -53,6 +50,7 @@ from etagere.protocol.smb.create_contexts import (
 )
 from etagere.protocol.smb.header import HEADER_BYTES
 from etagere.protocol.smb.information.files import NORMAL, network_open
+from etagere.protocol.smb.information.security import permission_of_new
 from etagere.protocol.smb.information.volumes import serial_number
 from etagere.protocol.smb.paths import RequestedPath, decode_path, snapshot_at
 from etagere.protocol.smb.pipes import open_pipe
@@ -61,14 +59,7 @@ from etagere.protocol.smb.state import Open
 from etagere.protocol.smb.status import SmbError
 from etagere.rules.caching import Caching
 from etagere.rules.file_attributes import FileAttributes
-from etagere.rules.file_permissions import SYSTEM, check_permission
 from etagere.rules.file_ranges import FILE_BYTES_MAX
-from etagere.rules.security_descriptors import (
-    DESCRIPTOR_BYTES_MAX,
-    InvalidDescriptorError,
-    decode_descriptor,
-    encode_descriptor,
-)
 
 if TYPE_CHECKING:
     from etagere.opens.client import ShareClient
@@ -103,7 +94,9 @@ _NEW_ATTRIBUTES: Final = int(
     | FileAttributes.OFFLINE
     | FileAttributes.NOT_CONTENT_INDEXED
 )
-_NEW_FILE_ATTRIBUTES: Final = _NEW_ATTRIBUTES | FileAttributes.ARCHIVE | FileAttributes.TEMPORARY
+_NEW_FILE_ATTRIBUTES: Final = int(
+    _NEW_ATTRIBUTES | FileAttributes.ARCHIVE | FileAttributes.TEMPORARY
+)
 """Other attributes are ignored."""
 
 _DISPOSITIONS: Final = (
@@ -125,8 +118,6 @@ _ACTIONS: Final = {
     Action.CREATED: 2,
     Action.OVERWRITTEN: 3,
 }
-_DESCRIPTOR_AT_ONCE_BYTES_MAX: Final = 4 * KIB
-"""Longer security descriptors are parsed in a thread: the longest takes 50 ms."""
 
 
 class CreateRequest(NamedTuple):
@@ -185,10 +176,13 @@ async def create(request: Request) -> Reply:
     contexts = parse_contexts(asked.contexts, has_lease_v2=has_lease_v2)
     path = _path(asked, contexts)
     rights = resolve_access(asked.desired_access, is_snapshot=path.snapshot is not None)
-    notifier = BreakNotifier(request.session.notify)
+    notifier = BreakNotifier(request.session.notify) if asked.oplock_level else None
     open_request = _open_request(request, asked, contexts, path, rights, notifier)
+    if path.snapshot is not None and open_request.disposition in _CHANGING:
+        await request.server.engine.read(find_tree, open_request.path.ref)
+        raise SmbError(NtStatus.MEDIA_WRITE_PROTECTED)
     if contexts.descriptor is not None:
-        permission = await _permission(contexts.descriptor)
+        permission = await permission_of_new(contexts.descriptor)
         open_request = open_request._replace(permission=permission)
     opened, rights = await _open(request, client, asked, open_request, rights)
     handle = opened.handle
@@ -200,7 +194,8 @@ async def create(request: Request) -> Reply:
     request.add_open(
         Open(handle.id, request.tree, rights, asked.options, handle, allocation=allocation)
     )
-    notifier.start(handle.id)
+    if notifier is not None:
+        notifier.start(handle.id)
     information = network_open(opened.entry, allocation)
     level, packed = _pack_contexts(client, asked, contexts, opened)
     return Reply(_pack_response(level, opened.action, information, handle.id, packed))
@@ -217,7 +212,10 @@ def _open_pipe(request: Request, asked: CreateRequest) -> Reply:
 def _path(asked: CreateRequest, contexts: CreateContexts) -> RequestedPath:
     path = decode_path(asked.name)
     if contexts.snapshot:
-        return path._replace(snapshot=snapshot_at(contexts.snapshot))
+        path = path._replace(snapshot=snapshot_at(contexts.snapshot))
+    if path.snapshot is not None and path.snapshot < 0:
+        # Before 1970 there was none.
+        raise SmbError(NtStatus.OBJECT_NAME_NOT_FOUND)
     return path
 
 
@@ -227,7 +225,7 @@ def _open_request(
     contexts: CreateContexts,
     path: RequestedPath,
     rights: int,
-    notifier: BreakNotifier,
+    notifier: BreakNotifier | None,
 ) -> OpenRequest:
     """Returns what the client asks for, or raises `SmbError` if the request contradicts itself."""
     options = asked.options
@@ -238,8 +236,6 @@ def _open_request(
     if options & _UNSUPPORTED_OPTIONS:
         raise SmbError(NtStatus.NOT_SUPPORTED)
     disposition = _DISPOSITIONS[asked.disposition]
-    if path.snapshot is not None and disposition in _CHANGING:
-        raise SmbError(NtStatus.MEDIA_WRITE_PROTECTED)
     if asked.attributes & _ENCRYPTED and disposition is not Disposition.OPEN:
         raise SmbError(NtStatus.ACCESS_DENIED)
     if contexts.allocation > FILE_BYTES_MAX:
@@ -251,10 +247,12 @@ def _open_request(
     name = request.tree.name
     assert name is not None
     is_directory = kind is EntryKind.DIRECTORY
+    if path.snapshot is not None and disposition is Disposition.OPEN_IF:
+        disposition = Disposition.OPEN
     return OpenRequest(
         EntryPath(ShareRef(name, path.snapshot), path.components),
         open_mode(rights, asked.share_access),
-        Disposition.OPEN if path.snapshot is not None else disposition,
+        disposition,
         kind,
         attributes=asked.attributes & (_NEW_ATTRIBUTES if is_directory else _NEW_FILE_ATTRIBUTES),
         deletes_on_close=deletes_on_close,
@@ -279,8 +277,13 @@ def _kind(options: int, path: RequestedPath, disposition: Disposition) -> EntryK
 
 
 def _caching(
-    request: Request, asked: CreateRequest, contexts: CreateContexts, notifier: BreakNotifier
+    request: Request,
+    asked: CreateRequest,
+    contexts: CreateContexts,
+    notifier: BreakNotifier | None,
 ) -> CachingRequest | None:
+    if notifier is None:
+        return None
     client = request.negotiated.client_guid
     if asked.oplock_level == OPLOCK_LEASE:
         lease = contexts.lease
@@ -323,27 +326,6 @@ def _tolerates_read_only(asked: CreateRequest) -> bool:
     return rights == without_writing(rights)
 
 
-async def _permission(descriptor: bytes) -> NewPermission | None:
-    if len(descriptor) > DESCRIPTOR_BYTES_MAX:
-        raise SmbError(NtStatus.INVALID_PARAMETER)
-    if len(descriptor) <= _DESCRIPTOR_AT_ONCE_BYTES_MAX:
-        return _decode_permission(descriptor)
-    return await asyncio.to_thread(_decode_permission, descriptor)
-
-
-def _decode_permission(data: bytes) -> NewPermission | None:
-    """Returns the permission of a new entry; None: it is inherited."""
-    try:
-        descriptor = decode_descriptor(data)
-        if descriptor.dacl is None:
-            return None
-        owner, group = descriptor.owner or SYSTEM, descriptor.group or SYSTEM
-        stored = encode_descriptor(check_permission(replace(descriptor, owner=owner, group=group)))
-    except InvalidDescriptorError:
-        raise SmbError(NtStatus.INVALID_SECURITY_DESCR) from None
-    return NewPermission(stored, hashlib.sha256(stored).digest())
-
-
 # The response
 
 
@@ -356,6 +338,9 @@ def _pack_contexts(
     """Returns the oplock level and the contexts of a response."""
     entry, grant = opened.entry, opened.handle.grant
     granted = Caching.NONE if grant is None else grant.state
+    level = oplock_of_caching(granted)
+    if not asked.contexts:
+        return level, b""
     answers: list[tuple[bytes, bytes]] = []
     if contexts.asks_maximal_access:
         is_snapshot = opened.handle.entry.snapshot is not None
@@ -364,7 +349,6 @@ def _pack_contexts(
     if contexts.asks_disk_id:
         disk_id = pack_disk_id(entry.id, serial_number(client.share.id))
         answers.append((DISK_ID, disk_id))
-    level = oplock_of_caching(granted)
     lease = contexts.lease if asked.oplock_level == OPLOCK_LEASE else None
     if lease is not None and not entry.is_directory:
         level = OPLOCK_LEASE

@@ -6,15 +6,15 @@ There are neither, so that the numbers are ignored.
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from etagere.engine.interface import Refused
 from etagere.nt_status import NtStatus
 from etagere.opens.handles import LockRange
 from etagere.protocol.smb.requests import Reply, Request
-from etagere.protocol.smb.status import SmbError, status_of
+from etagere.protocol.smb.status import SmbError
 
 if TYPE_CHECKING:
     from etagere.opens.client import ShareClient
@@ -77,13 +77,13 @@ async def lock(request: Request) -> Reply:
 
 
 def _unlock(client: ShareClient, handle: Handle, elements: Sequence[LockElement]) -> None:
-    """Unlocks ranges up to the first that is not locked; those before it stay unlocked."""
+    """Unlocks ranges up to the first that is wrong; those before it stay unlocked."""
     for element in elements:
+        if element.flags != _UNLOCK:
+            raise SmbError(NtStatus.INVALID_PARAMETER)
         _check_range(element)
         if not client.unlock(handle, element.start, element.end):
             raise SmbError(NtStatus.RANGE_NOT_LOCKED)
-        if element.flags != _UNLOCK:
-            raise SmbError(NtStatus.INVALID_PARAMETER)
 
 
 async def _lock(
@@ -105,10 +105,13 @@ async def _lock(
             await client.lock(
                 handle, start, end, exclusive=exclusive, waits=True, on_wait=request.pend
             )
-    except Refused as refused:
-        if status_of(refused.refusal) is NtStatus.FILE_LOCK_CONFLICT:
-            raise SmbError(NtStatus.LOCK_NOT_GRANTED) from None
-        raise
+    except asyncio.CancelledError:
+        if request.tree.client is not None:
+            raise
+        # The tree is disconnected, and with it all locks end. Windows answers that it was granted.
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
 
 
 def _check_range(element: LockElement) -> None:

@@ -34,8 +34,8 @@ _OFFSET_MAX: Final = (1 << 63) - 1
 _NTFS_FILE_BYTES_MAX: Final = 0xFFF_FFFF_0000
 """Behind this no write is valid in Windows; below it, a file that is too long fills the disk."""
 
-_READING: Final = int(AccessMask.READ_DATA | AccessMask.EXECUTE)
-_WRITING: Final = int(AccessMask.WRITE_DATA | AccessMask.APPEND_DATA)
+_READING: Final = AccessMask.READ_DATA | AccessMask.EXECUTE
+_WRITING: Final = AccessMask.WRITE_DATA | AccessMask.APPEND_DATA
 
 
 class ReadRequest(NamedTuple):

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 from typing import Final
 
 from msgspec.structs import replace
 
+from etagere.config import KIB
+from etagere.model.files import NewPermission
 from etagere.model.security_descriptors import Control, SecurityDescriptor
+from etagere.nt_status import NtStatus
+from etagere.protocol.smb.status import SmbError
+from etagere.rules.file_permissions import SYSTEM, check_permission
+from etagere.rules.security_descriptors import (
+    DESCRIPTOR_BYTES_MAX,
+    InvalidDescriptorError,
+    decode_descriptor,
+    encode_descriptor,
+)
+
+_DESCRIPTOR_AT_ONCE_BYTES_MAX: Final = 4 * KIB
+"""Longer security descriptors are parsed in a thread: the longest takes 50 ms."""
 
 OWNER: Final = 0x0000_0001
 GROUP: Final = 0x0000_0002
@@ -67,3 +83,28 @@ def replace_parts(
         sacl=new.sacl if parts & SACL else old.sacl,
         control=old.control & ~control | new.control & control,
     )
+
+
+# New entries
+
+
+async def permission_of_new(descriptor: bytes) -> NewPermission | None:
+    """Returns the permission of an entry that is created with a security descriptor; None: it is
+    inherited."""
+    if len(descriptor) > DESCRIPTOR_BYTES_MAX:
+        raise SmbError(NtStatus.INVALID_PARAMETER)
+    if len(descriptor) <= _DESCRIPTOR_AT_ONCE_BYTES_MAX:
+        return _decode_permission(descriptor)
+    return await asyncio.to_thread(_decode_permission, descriptor)
+
+
+def _decode_permission(data: bytes) -> NewPermission | None:
+    try:
+        descriptor = decode_descriptor(data)
+        if descriptor.dacl is None:
+            return None
+        owner, group = descriptor.owner or SYSTEM, descriptor.group or SYSTEM
+        stored = encode_descriptor(check_permission(replace(descriptor, owner=owner, group=group)))
+    except InvalidDescriptorError:
+        raise SmbError(NtStatus.INVALID_SECURITY_DESCR) from None
+    return NewPermission(stored, hashlib.sha256(stored).digest())
