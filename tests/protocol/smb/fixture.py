@@ -18,6 +18,7 @@ from etagere.opens.handles import Session as OpensSession
 from etagere.opens.locks import LockRange
 from etagere.opens.requests import Action, Opened, OpenRequest
 from etagere.opens.share import ShareOpens
+from etagere.opens.watches import Watches
 from etagere.protocol.smb.header import Header
 from etagere.protocol.smb.requests import RELATED_FILE_ID, Handler, Reply, Request
 from etagere.protocol.smb.state import Negotiated, Open, Session, Tree
@@ -130,7 +131,7 @@ class FakeShare:
     ) -> None:
         self.calls.append(("write", offset, bytes(data), through))
 
-    def length(self, share: object, entry: OpenEntry) -> int | None:
+    def length(self, entry: OpenEntry) -> int | None:
         return None
 
     async def flush(self, share: object, entry: OpenEntry) -> None:
@@ -139,6 +140,7 @@ class FakeShare:
 
 class FakeOpens:
     id = bytes(range(16))
+    watches = Watches()
 
 
 @dataclass
