@@ -53,7 +53,7 @@ def test_ended_watch_sees_nothing() -> None:
 def test_too_many_changes_are_not_kept() -> None:
     watches = Watches()
     watch = Watch(watches, 7, ChangeSubject.FILE_NAME, is_recursive=False)
-    watches.report([_ADDED] * (EVENTS_MAX + 1))
+    watches.report(_ADDED._replace(names=("a", str(one))) for one in range(EVENTS_MAX + 1))
     assert watch.has_events
     assert watch.take() is None
     watches.report([_ADDED])

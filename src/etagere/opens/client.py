@@ -23,7 +23,8 @@ from etagere.opens.handles import Handle, LockRange, Session
 from etagere.opens.locks import ignore_wait
 from etagere.opens.opening import OPEN_WAIT_SECONDS_MAX, Opener
 from etagere.opens.renaming import rename_open_entry
-from etagere.opens.requests import Opened, OpenRequest
+from etagere.opens.reports import OVERWRITTEN, changed_subjects, entry_added, entry_modified
+from etagere.opens.requests import Action, Opened, OpenRequest
 from etagere.opens.share import ShareOpens
 from etagere.opens.table import OpenTable
 from etagere.operations.file import entries
@@ -75,6 +76,11 @@ class ShareClient:
         calling `on_wait`, and for REST operations that are in the way."""
         opened = await self._opener.open(request, on_wait, seconds_max)
         self.handles[opened.handle.id] = opened.handle
+        if self.share.watches and opened.action is not Action.OPENED:
+            entry = opened.handle.entry
+            is_new = opened.action is Action.CREATED
+            change = entry_added(entry) if is_new else entry_modified(entry, OVERWRITTEN)
+            self.share.watches.report([change])
         return opened
 
     def _forget(self, handle: Handle) -> None:
@@ -140,9 +146,14 @@ class ShareClient:
             return self._engine.write(entries.set_properties, command)
 
         if entry.is_directory:
-            return await self._follow(handle, run)
-        async with self.share.gathered.stored(entry.id):
-            return await self._follow(handle, run)
+            changed = await self._follow(handle, run)
+        else:
+            async with self.share.gathered.stored(entry.id):
+                changed = await self._follow(handle, run)
+        if self.share.watches:
+            subjects = changed_subjects(times, attributes, permission)
+            self.share.watches.report([entry_modified(entry, subjects)])
+        return changed
 
     async def _follow(self, handle: Handle, run: Callable[[EntryPath], Awaitable[T]]) -> T:
         """Runs an operation on the entry of a handle, wherever it is moved meanwhile."""

@@ -12,6 +12,8 @@ from etagere.model.files import EntryPath
 from etagere.model.shares import ShareName, ShareRef
 from etagere.opens.changes import ChangeSignal
 from etagere.opens.handles import OpenEntry
+from etagere.opens.reports import entry_removed
+from etagere.opens.watches import Watches
 from etagere.operations.file.tree import LocatedEntry
 
 logger = logging.getLogger(__name__)
@@ -23,10 +25,13 @@ EntryDeleter = Callable[[EntryPath, bool], Awaitable[object]]
 class PendingDeletions:
     """The entries of a share that are marked for deletion, or are just being deleted."""
 
-    def __init__(self, share: ShareName, delete: EntryDeleter, changes: ChangeSignal) -> None:
+    def __init__(
+        self, share: ShareName, delete: EntryDeleter, changes: ChangeSignal, watches: Watches
+    ) -> None:
         self._share = share
         self._delete = delete
         self._changes = changes
+        self._watches = watches
         self._entries: dict[int, OpenEntry] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
@@ -55,6 +60,8 @@ class PendingDeletions:
     def mark(self, entry: OpenEntry) -> None:
         entry.is_delete_pending = True
         self._entries[entry.id] = entry
+        if entry.is_directory:
+            self._watches.mark_deleted(entry.id)
 
     def clear(self, entry: OpenEntry) -> None:
         """Removes the mark, unless the deletion has begun."""
@@ -76,6 +83,7 @@ class PendingDeletions:
         path = EntryPath(ShareRef(self._share), entry.names, entry.id)
         try:
             await self._delete(path, entry.is_directory)
+            self._watches.report([entry_removed(entry)])
         except Refused as refused:
             # Made read-only, or filled, after it was marked. It stays, as in Windows.
             logger.info("%s was not deleted on close: %s", entry.path, refused.refusal.code)

@@ -15,11 +15,12 @@ from etagere.opens.share import ShareOpens
 from etagere.opens.table import OpenTable
 from etagere.operations.file import renames
 from etagere.operations.file.tree import LocatedEntry
-from etagere.rules.opens import Access
+from etagere.rules.opens import Access, OpenMode, conflicts
 
 _WAIT_SECONDS_MAX: Final = 3 * BREAK_SECONDS_MAX
 _REFUSED: Final = Refusal("AuthorizationFailure")
-_DIRECTORY_IN_USE: Final = Refusal("FileOpenBySmbClient")
+_IN_DIRECTORY: Final = OpenMode(Access.DELETE, Access.READ | Access.WRITE)
+"""How a rename looks to those who have the directory of the destination open, as in Windows."""
 
 
 async def rename_open_entry(
@@ -40,10 +41,9 @@ async def rename_open_entry(
         raise Refused(_REFUSED)
 
     def check(target: LocatedEntry) -> None:
-        directory = share.current.entries.get(target.directory_ids[-1])
-        if directory is not None and any(mode.access & Access.DELETE for mode in directory.modes):
-            # The rename opens the directory, and does not share deletion.
-            raise Refused(_DIRECTORY_IN_USE)
+        parent = share.current.entries.get(target.directory_ids[-1])
+        if parent is not None and any(conflicts(_IN_DIRECTORY, mode) for mode in parent.modes):
+            raise Refused(Refusal("FileOpenBySmbClient"))
         found = target.entry
         if found is None or found.id == entry.id:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from etagere.model.files import Entry
+from etagere.model.files import PRESERVE_TIME, ChangedTimes, Entry
 from etagere.opens.handles import OpenEntry
 from etagere.opens.watches import Change, ChangeAction, ChangeSubject
 from etagere.operations.file.tree import LocatedEntry
@@ -26,6 +26,26 @@ _MODIFIED: Final = {
 }
 WRITTEN: Final = _BYTES
 """What a write changes."""
+OVERWRITTEN: Final = _BYTES | ChangeSubject.ATTRIBUTES
+"""What an open that overwrites a file changes."""
+
+
+def changed_subjects(
+    times: ChangedTimes, attributes: int | None, permission: object | None
+) -> ChangeSubject:
+    """Returns what a change of properties concerns."""
+    subjects = ChangeSubject(0)
+    if attributes is not None:
+        subjects |= ChangeSubject.ATTRIBUTES
+    if permission is not None:
+        subjects |= ChangeSubject.SECURITY
+    if times.created != PRESERVE_TIME:
+        subjects |= ChangeSubject.CREATION
+    if times.written != PRESERVE_TIME:
+        subjects |= ChangeSubject.LAST_WRITE
+    if times.accessed != PRESERVE_TIME:
+        subjects |= ChangeSubject.LAST_ACCESS
+    return subjects
 
 
 def _name_of(is_directory: bool) -> ChangeSubject:
@@ -62,15 +82,23 @@ def modified(
     return Change(ChangeAction.MODIFIED, subjects, directory_ids, names)
 
 
+def entry_added(entry: OpenEntry) -> Change:
+    return added(entry.directory_ids, entry.names, is_directory=entry.is_directory)
+
+
+def entry_removed(entry: OpenEntry) -> Change:
+    return removed(entry.directory_ids, entry.names, is_directory=entry.is_directory)
+
+
 def entry_modified(entry: OpenEntry, subjects: ChangeSubject) -> Change:
     return modified(entry.directory_ids, entry.names, subjects)
 
 
-def renamed(before: LocatedEntry, after: LocatedEntry) -> Sequence[Change]:
+def renamed(before: LocatedEntry, target: LocatedEntry, name: str) -> Sequence[Change]:
     """Returns what a rename has changed: within a directory it is told as such, else as a removal
-    and an addition."""
-    is_directory = after.entry is not None and after.entry.is_directory
-    subject = _name_of(is_directory)
+    and an addition. `target` is what was at the destination before, and `name` the new name."""
+    after = target._replace(names=(*target.names[:-1], name))
+    subject = _name_of(before.entry is not None and before.entry.is_directory)
     actions = ChangeAction.REMOVED, ChangeAction.ADDED
     if before.directory_ids == after.directory_ids:
         actions = ChangeAction.RENAMED_FROM, ChangeAction.RENAMED_TO

@@ -96,7 +96,7 @@ class ShareOpens:
         self.changes = ChangeSignal()
         self.gathered = GatheredFiles(name, share_id, self.changes.notify)
         self.watches = Watches()
-        self.deletions = PendingDeletions(name, delete, self.changes)
+        self.deletions = PendingDeletions(name, delete, self.changes, self.watches)
         self.rest = RestAdmission(self.current, self.deletions, self.changes, self.gathered)
         self._snapshots: dict[int, OpenTree] = {}
         self._supply = supply

@@ -27,6 +27,7 @@ from etagere.model.shares import ShareName, ShareRef
 from etagere.opens.admission import RestClaim
 from etagere.opens.caches import BREAK_SECONDS_MAX, LeaseTable
 from etagere.opens.handles import Handle
+from etagere.opens.reports import renamed, rest_changes
 from etagere.opens.share import HandleSupply, ShareOpens
 from etagere.operations.file import entries, shares
 from etagere.operations.file.tree import LocatedEntry, is_path_change, locate_entry, path_changed
@@ -99,7 +100,10 @@ class OpenTable:
             claims = (RestClaim(access, located, span),)
             await share.rest.admit(claims, seconds_max)
             try:
-                return await run(replace(path, expected_id=located.entry_id))
+                result = await run(replace(path, expected_id=located.entry_id))
+                if share.watches:
+                    share.watches.report(rest_changes(access, located, result))
+                return result
             finally:
                 self._release(share, claims)
 
@@ -152,10 +156,13 @@ class OpenTable:
             await share.rest.admit(claims, seconds_max, on_wait)
             moved = share.rest.begin_move(located.entry_id)
             try:
-                return await run(
+                result = await run(
                     replace(path, expected_id=located.entry_id),
                     replace(destination, expected_id=target.entry_id),
                 )
+                if share.watches:
+                    share.watches.report(renamed(located, target, destination.components[-1]))
+                return result
             finally:
                 after = None
                 try:

@@ -73,10 +73,12 @@ class Watch:
         self._has_lost_events = False
         self._waiters: deque[asyncio.Future[None]] = deque()
         self.is_ended = False
+        self.is_deleted = False
+        """Whether it has ended because the directory is to be deleted."""
         watches.add(self)
 
     def report(self, change: WatchedChange) -> None:
-        if self._has_lost_events:
+        if self._has_lost_events or (self._events and self._events[-1] == change):
             return
         if len(self._events) >= EVENTS_MAX:
             self._has_lost_events = True
@@ -132,6 +134,9 @@ class Watches:
     def __init__(self) -> None:
         self._by_directory: dict[int, list[Watch]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._by_directory)
+
     def add(self, watch: Watch) -> None:
         self._by_directory.setdefault(watch.directory_id, []).append(watch)
 
@@ -140,6 +145,12 @@ class Watches:
         watches.remove(watch)
         if not watches:
             del self._by_directory[watch.directory_id]
+
+    def mark_deleted(self, directory_id: int) -> None:
+        """Ends the watches of a directory that is to be deleted."""
+        for watch in list(self._by_directory.get(directory_id, ())):
+            watch.is_deleted = True
+            watch.end()
 
     def report(self, changes: Iterable[Change]) -> None:
         """Tells the watches of changes that have happened together."""

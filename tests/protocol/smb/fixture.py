@@ -17,6 +17,7 @@ from etagere.opens.handles import Handle, LockRange, OpenEntry
 from etagere.opens.handles import Session as OpensSession
 from etagere.opens.requests import Action, Opened, OpenRequest
 from etagere.opens.share import ShareOpens
+from etagere.opens.watches import Watches
 from etagere.protocol.smb.header import Header
 from etagere.protocol.smb.requests import RELATED_FILE_ID, Handler, Reply, Request
 from etagere.protocol.smb.state import Negotiated, Open, Session, Tree
@@ -144,6 +145,7 @@ class FakeShare:
 
 class FakeOpens:
     id = bytes(range(16))
+    watches = Watches()
 
 
 class FakeEngine:

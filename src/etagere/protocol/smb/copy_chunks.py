@@ -20,7 +20,8 @@ CHUNK_BYTES_MAX: Final = MIB
 TOTAL_BYTES_MAX: Final = 16 * MIB
 
 _KEY: Final = struct.Struct("<QQQ")
-_KEY_RESPONSE: Final = struct.Struct("<24sI")
+_KEY_RESPONSE: Final = struct.Struct("<24sI4x")
+"""The key, and the length of a context that is not used; Windows appends four bytes."""
 _HEAD: Final = struct.Struct("<24sI4x")
 _CHUNK: Final = struct.Struct("<QQI4x")
 _RESULT: Final = struct.Struct("<III")

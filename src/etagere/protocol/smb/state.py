@@ -72,6 +72,8 @@ class Open:
     position: int = 0
     allocation: int = 0
     """The number of bytes that the client has asked to allocate for the file."""
+    preserves_changed: bool = False
+    """Whether the change time stays as it is, because the client has set it."""
     search: Search | None = None
     watch: Watch | None = None
 

@@ -1,6 +1,7 @@
 """QUERY_DIRECTORY: the entries of an open directory ([MS-SMB2] 2.2.33, 3.3.5.18).
 
-An open keeps its pattern and the name of the next entry. Every request reads a page of its own, in
+Entries that are to be deleted are shown, as in Windows; REST clients do not see them. An open keeps
+its pattern and the name of the next entry. Every request reads a page of its own, in
 steps, so that no transaction lasts from one request to the next.
 """
 
@@ -99,9 +100,8 @@ def _parse(body: memoryview) -> QueryDirectory:
     if len(body) < _REQUEST.size:
         raise SmbError(NtStatus.INVALID_PARAMETER)
     asked = QueryDirectory(*_REQUEST.unpack_from(body))
-    if asked.output_bytes_max > _OUTPUT_BYTES_MAX:
-        raise SmbError(NtStatus.INVALID_PARAMETER)
-    return asked
+    # A client may ask for more than was negotiated. It gets a page that is shorter.
+    return asked._replace(output_bytes_max=min(asked.output_bytes_max, _OUTPUT_BYTES_MAX))
 
 
 def _search(opened: Open, asked: QueryDirectory, body: memoryview) -> DirectorySearch:
@@ -203,7 +203,6 @@ async def _fill(
         _ROWS_MAX,
         prefix=search.pattern.prefix,
         marker=search.marker,
-        hidden_ids=share.deletions.entry_ids if snapshot is None else frozenset(),
         directory_id=handle.entry.id,
     )
     read_class = ReadClass("listing", handle.session.client_address)

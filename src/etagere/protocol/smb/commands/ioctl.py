@@ -126,9 +126,20 @@ async def _refuse_referrals(_control: Control) -> Output:
 
 
 async def _refuse(_control: Control) -> Output:
-    """What the server does not offer: several connections of a session, resilient handles."""
+    """What the server does not offer: several connections of a session, resilient handles,
+    compression."""
     raise SmbError(NtStatus.NOT_SUPPORTED)
 
+
+async def _get_compression(control: Control) -> Output:
+    """FSCTL_GET_COMPRESSION ([MS-FSCC] 2.3.21): nothing is compressed."""
+    file_target(control.opened)
+    if control.asked.output_bytes_max < len(_NOT_COMPRESSED):
+        raise SmbError(NtStatus.INVALID_PARAMETER)
+    return Output(_NOT_COMPRESSED)
+
+
+_NOT_COMPRESSED: Final = b"\0\0"
 
 # Pipes
 
@@ -263,8 +274,10 @@ _COPYCHUNK: Final = 0x0014_40F2
 _CONTROLS: Final[Mapping[int, Callable[[Control], Awaitable[Output]]]] = {
     0x0006_0194: _refuse_referrals,
     0x0006_01B0: _refuse_referrals,
+    0x0009_003C: _get_compression,
     0x0009_40CF: _query_allocated_ranges,
     0x0009_80C8: _set_zero_data,
+    0x0009_C040: _refuse,
     0x0011_0018: _wait_for_pipe,
     0x0011_C017: _transceive,
     0x0014_0078: _request_resume_key,
@@ -275,5 +288,4 @@ _CONTROLS: Final[Mapping[int, Callable[[Control], Awaitable[Output]]]] = {
     _COPYCHUNK: _copy_chunks,
     0x0014_80F2: _copy_chunks,
 }
-"""Everything else is INVALID_DEVICE_REQUEST: object IDs, reparse points, sparse files,
-compression."""
+"""Everything else is INVALID_DEVICE_REQUEST: object IDs, reparse points, sparse files."""

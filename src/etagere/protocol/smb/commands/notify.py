@@ -42,6 +42,8 @@ async def change_notify(request: Request) -> Reply:
     while not (watch.has_events or watch.is_ended):
         request.pend()
         await watch.wait()
+    if watch.is_deleted:
+        raise SmbError(NtStatus.DELETE_PENDING)
     if watch.is_ended:
         return with_buffer(b"", NtStatus.NOTIFY_CLEANUP)
     events = watch.take()
@@ -55,6 +57,8 @@ async def change_notify(request: Request) -> Reply:
 def _watch(opened: Open, subjects: int, *, is_recursive: bool) -> Watch:
     """Returns the watch of an open. The first request determines what it is for."""
     client, handle = directory_target(opened)
+    if handle.entry.is_delete_pending:
+        raise SmbError(NtStatus.DELETE_PENDING)
     if not opened.access & AccessMask.READ_DATA:
         raise SmbError(NtStatus.ACCESS_DENIED)
     if opened.watch is None:

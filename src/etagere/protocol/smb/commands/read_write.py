@@ -6,6 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etagere.nt_status import NtStatus
+from etagere.opens.reports import WRITTEN, entry_modified
 from etagere.protocol.smb.access import AccessMask
 from etagere.protocol.smb.buffers import variable_part
 from etagere.protocol.smb.commands.create import WRITE_THROUGH
@@ -155,6 +156,8 @@ async def _write(
         preserve_written=handle.preserves_written,
     )
     opened.position = end
+    if share.watches:
+        share.watches.report([entry_modified(entry, WRITTEN)])
 
 
 async def _write_pipe(opened: Open, data: memoryview) -> Reply:

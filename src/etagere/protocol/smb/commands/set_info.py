@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from etagere.model.files import PRESERVE_TIME, ChangedTimes, NewPermission
 from etagere.nt_status import NtStatus
+from etagere.opens.reports import WRITTEN, entry_modified
 from etagere.protocol.smb.access import AccessMask
 from etagere.protocol.smb.buffers import variable_part
 from etagere.protocol.smb.commands.query_info import read_descriptor
@@ -126,9 +127,11 @@ async def _set_basic(change: _Change) -> None:
     if attributes & FileAttributes.TEMPORARY and is_directory:
         raise SmbError(NtStatus.INVALID_PARAMETER)
     handle = change.target.handle
+    # From now on, changes through this handle leave the time alone; -2 ends that.
     if written:
-        # From now on, writes through this handle leave the time alone; -2 ends that.
         handle.preserves_written = written != -2
+    if changed:
+        change.opened.preserves_changed = changed != -2
     new_attributes: int | None = None
     if attributes:
         new_attributes = attributes & _CHANGE_ATTRIBUTES
@@ -140,8 +143,7 @@ async def _set_basic(change: _Change) -> None:
     times = ChangedTimes(
         _new_time(created),
         _new_time(written),
-        # A client that freezes the change time wants it to stay through this change, too.
-        _new_time(changed) if changed else None,
+        _new_time(changed) if changed or change.opened.preserves_changed else None,
         _new_time(accessed),
     )
     await change.target.client.set_properties(handle, times=times, attributes=new_attributes)
@@ -242,13 +244,14 @@ async def _set_end_of_file(change: _Change) -> None:
 
 async def _set_allocation(change: _Change) -> None:
     """FileAllocationInformation ([MS-FSCC] 2.4.4): a file that is longer is cut. Space is not
-    reserved."""
+    reserved, but the client sees it as such."""
     change.require(AccessMask.WRITE_DATA)
     (allocation,) = change.unpack(_LENGTH)
     client, handle = change.target
     length = length_of(await client.get_entry(handle))
     if allocation < length:
         await _resize(change, allocation)
+    change.opened.allocation = allocation
 
 
 async def _set_valid_data_length(change: _Change) -> None:
@@ -267,6 +270,7 @@ async def _resize(change: _Change, length: int) -> None:
         old = length_of(await client.get_entry(handle))
     client.check_write(handle, min(old, length), max(old, length))
     await change.request.server.contents.resize(client.share, handle, length)
+    client.share.watches.report([entry_modified(handle.entry, WRITTEN)])
 
 
 # The open itself
