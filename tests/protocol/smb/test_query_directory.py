@@ -61,6 +61,7 @@ class DirectoryFixture(OpensFixture):
             body=memoryview(body + name),
             open=lambda *_: self.opened,
             pend=lambda: None,
+            may_pend=True,
             server=SimpleNamespace(engine=self.engine, contents=contents),
         )
         reply = await query_directory(cast("Request", request))
