@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from etagere.engine.interface import Refused
 from etagere.nt_status import NtStatus
 from etagere.protocol.smb.information.files import network_open
 from etagere.protocol.smb.requests import Reply, Request
@@ -32,7 +33,10 @@ async def close(request: Request) -> Reply:
     shown = b""
     try:
         if flags & _POSTQUERY_ATTRIBUTES:
-            shown = network_open(await client.get_entry(handle))
+            shown = network_open(await client.get_entry(handle), opened.allocation)
+    except Refused:
+        # The entry cannot be found any more. The handle is closed nevertheless.
+        pass
     finally:
         await client.close(handle)
     flags = _POSTQUERY_ATTRIBUTES if shown else 0

@@ -168,7 +168,7 @@ def _volume_state(txn: ReadTxn, name: ShareName) -> VolumeState:
 
 async def _query_security(request: Request, opened: Open, asked: QueryInfo) -> Reply:
     target = file_target(opened)
-    needed = AccessMask.READ_CONTROL if asked.additional else AccessMask(0)
+    needed = AccessMask.READ_CONTROL if asked.additional else 0
     if asked.additional & SACL:
         needed |= AccessMask.ACCESS_SYSTEM_SECURITY
     if needed & ~opened.access:
