@@ -86,7 +86,7 @@ class FaultyDisk(Disk):
 
     CALLS = (
         "create", "open", "write", "allocate", "sync", "sync_directory",
-        "read", "read_cached", "unlink", "free_bytes",
+        "read", "read_cached", "read_cached_into", "unlink", "free_bytes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -157,6 +157,10 @@ class FaultyDisk(Disk):
     def read_cached(self, descriptor: int, length: int, offset: int) -> bytes | None:
         self._pass("read_cached")
         return super().read_cached(descriptor, length, offset)
+
+    def read_cached_into(self, descriptor: int, buffer: memoryview, offset: int) -> bool:
+        self._pass("read_cached_into")
+        return super().read_cached_into(descriptor, buffer, offset)
 
     def unlink(self, path: Path) -> None:
         self._pass("unlink")

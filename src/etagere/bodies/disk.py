@@ -78,13 +78,22 @@ class Disk:
     def read_cached(self, descriptor: int, length: int, offset: int) -> bytes | None:
         """Reads from the page cache; returns None if that would have to wait for the disk."""
         buffer = bytearray(length)
+        is_read = self.read_cached_into(descriptor, memoryview(buffer), offset)
+        return bytes(buffer) if is_read else None
+
+    def read_into(self, descriptor: int, buffer: memoryview, offset: int) -> int:
+        """Fills a buffer; returns the number of bytes, which is less at the end of the file."""
+        return os.preadv(descriptor, [buffer], offset)
+
+    def read_cached_into(self, descriptor: int, buffer: memoryview, offset: int) -> bool:
+        """Fills a buffer from the page cache; returns False if that would have to wait for the
+        disk."""
         try:
-            count = os.preadv(descriptor, [buffer], offset, os.RWF_NOWAIT)
+            return os.preadv(descriptor, [buffer], offset, os.RWF_NOWAIT) == len(buffer)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
-                return None
+                return False
             raise
-        return bytes(buffer) if count == length else None
 
     def unlink(self, path: Path) -> None:
         path.unlink(missing_ok=True)

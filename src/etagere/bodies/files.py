@@ -302,6 +302,15 @@ class FileBodyStore:
             return cached
         return await self.in_thread(self._read_blocking, file, length, offset)
 
+    async def read_into(self, file: OpenFile, buffer: memoryview, offset: int) -> int:
+        """Fills a buffer; returns the number of bytes, which is less at the end of the file."""
+        if self._disk.read_cached_into(file.descriptor, buffer, offset):
+            return len(buffer)
+        return await self.in_thread(self._read_into_blocking, file, buffer, offset)
+
+    def _read_into_blocking(self, file: OpenFile, buffer: memoryview, offset: int) -> int:
+        return self._disk.read_into(file.descriptor, buffer, offset)
+
     def _read_blocking(self, file: OpenFile, length: int, offset: int) -> bytes:
         return self._disk.read(file.descriptor, length, offset)
 

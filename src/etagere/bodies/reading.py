@@ -73,6 +73,25 @@ class FileBodyReader:
             chunks.append(data)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
+    async def read_into(self, plan: Plan, buffer: memoryview) -> None:
+        require_intact(plan)
+        store = self._store
+        at = 0
+        for part in (plan,) if isinstance(plan, bytes) else plan:
+            if isinstance(part, bytes):
+                buffer[at : at + len(part)] = part
+                at += len(part)
+                continue
+            view = buffer[at : at + part.length]
+            at += part.length
+            if not isinstance(part, SegmentRange):
+                continue
+            segment, offset, length, crc = part
+            if await store.read_into(store.segment_file(segment), view, offset) < length:
+                raise BodyCorrupt(f"segment {segment} ends before {offset + length}")
+            if crc is not None and crc64nvme(view) != crc:
+                raise BodyCorrupt(f"segment {segment} at {offset}: checksum")
+
     def chunks(self, plan: Plan, *, final: bool = False) -> AsyncIterator[bytes]:
         require_intact(plan)
         return self._chunks((plan,) if isinstance(plan, bytes) else plan, final)

@@ -116,6 +116,11 @@ class BodyReader(Protocol):
         """Returns all bytes of a short plan, or raises `BodyCorrupt`."""
         ...
 
+    async def read_into(self, plan: Plan, buffer: memoryview) -> None:
+        """Reads all bytes of a short plan into the beginning of a buffer of zeros, or raises
+        `BodyCorrupt`."""
+        ...
+
     def chunks(self, plan: Plan, *, final: bool = False) -> AsyncIterator[bytes]:
         """Returns the bytes of a plan in chunks; raises `BodyCorrupt`, at the latest before the
         last chunk of a piece that does not match its checksum. With `final`, segments may be

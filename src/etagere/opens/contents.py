@@ -100,11 +100,13 @@ class FileContents:
             if data is not None:
                 return data
 
-    async def _read_stored(self, ref: OpenFileRef, offset: int, length: int) -> bytes:
+    async def _read_stored(self, ref: OpenFileRef, offset: int, length: int) -> memoryview:
         with self._store.open_reader() as reader:
             found = await self._locate(ref, offset, length)
             reader.limit_to(found.plan)
-            return await reader.read(found.plan)
+            data = memoryview(bytearray(found.length))
+            await reader.read_into(found.plan, data)
+            return data
 
     async def _read_gathered(
         self, file: GatheredFile, ref: OpenFileRef, offset: int, length: int
@@ -115,19 +117,23 @@ class FileContents:
         if end <= offset:
             return b""
         extents = file.extents(offset, end)
+        if len(extents) == 1 and extents[0].start <= offset and end <= extents[0].end:
+            data = part_of(extents[0], offset, end)
+            return bytes(end - offset) if data is None else memoryview(data)
         if _covers(extents, offset, end):
-            return _overlaid(b"", extents, offset, end)
+            return _overlaid(memoryview(bytearray(end - offset)), extents, offset)
         with self._store.open_reader() as reader:
             stores = file.stores
             found = await self._locate(ref, offset, end - offset)
             if file.stores != stores:
                 return None
             # Together with what the ledger had, this is the state at one moment.
-            end = min(offset + length, file.length)
-            extents = file.extents(offset, end)
+            count = max(0, min(length, file.length - offset))
+            extents = file.extents(offset, offset + count)
             reader.limit_to(found.plan)
-            stored = await reader.read(found.plan)
-        return _overlaid(stored, extents, offset, end)
+            stored = memoryview(bytearray(max(count, found.length)))
+            await reader.read_into(found.plan, stored)
+        return _overlaid(stored[:count], extents, offset)
 
     async def _locate(self, ref: OpenFileRef, offset: int, length: int) -> LocatedBytes:
         command = ReadOpenFile(ref, offset, length)
@@ -382,18 +388,11 @@ def _covers(extents: Iterable[Extent], start: int, end: int) -> bool:
     return at >= end
 
 
-def _overlaid(stored: bytes, extents: list[Extent], start: int, end: int) -> bytes | memoryview:
-    """Returns the bytes of a range: those of the ledger with the extents over them."""
-    length = end - start
-    if not extents and len(stored) == length:
-        return stored
-    if len(extents) == 1 and extents[0].start <= start and end <= extents[0].end:
-        data = part_of(extents[0], start, end)
-        return bytes(length) if data is None else memoryview(data)
-    result = bytearray(length)
-    result[: len(stored)] = stored[:length]
+def _overlaid(stored: memoryview, extents: Iterable[Extent], start: int) -> memoryview:
+    """Writes extents over the bytes of the ledger, which begin at an offset, and returns them."""
+    end = start + len(stored)
     for extent in extents:
         first, last = max(extent.start, start), min(extent.end, end)
         data = part_of(extent, first, last)
-        result[first - start : last - start] = bytes(last - first) if data is None else data
-    return memoryview(result)
+        stored[first - start : last - start] = bytes(last - first) if data is None else data
+    return stored

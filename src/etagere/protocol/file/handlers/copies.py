@@ -31,7 +31,7 @@ from etagere.operations.sources import PIECES_GONE
 from etagere.protocol.file import access, decode, decode_copies, decode_ranges
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.file.encode import ENCRYPTED
-from etagere.protocol.file.handlers.ranges import range_headers
+from etagere.protocol.file.handlers.ranges import precheck_range, range_headers
 from etagere.protocol.http.messages import Response
 from etagere.protocol.rest import checksums, leases, uploads
 from etagere.protocol.rest.exchange import Exchange
@@ -169,7 +169,7 @@ async def put_range_from_url(exchange: Exchange, deps: FileDependencies) -> Resp
         raise invalid_header("x-ms-source-range", exchange.header("x-ms-source-range") or "")
     command = decode_ranges.put_range(exchange, start, Body(b"", length, 0), new_id())
     expected = decode_copies.source_checksums(exchange)
-    precheck = partial(deps.engine.read, ranges.precheck_range, command)
+    precheck = partial(precheck_range, deps, command)
     async with await deps.sources.open(
         exchange, UPLOAD, bytes_max=bytes_max, precheck=precheck
     ) as source:

@@ -12,7 +12,7 @@ from etagere.config import KIB
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.bodies import Body
-from etagere.model.files import Entry, EntryPath, FileRanges
+from etagere.model.files import Entry, EntryPath, FileRanges, PutRange
 from etagere.model.ids import new_id
 from etagere.operations.file import ranges
 from etagere.protocol.codecs import range_lists
@@ -44,7 +44,7 @@ async def put_range(exchange: Exchange, deps: FileDependencies) -> Response:
         raise requests.invalid_header("Content-Length", str(length))
     command = decode_ranges.put_range(exchange, start, Body(b"", length, 0), new_id())
     if length > uploads.PRECHECK_BYTES_MIN:
-        await deps.engine.read(ranges.precheck_range, command)
+        await precheck_range(deps, command)
     sent_crc = checksums.announced_crc64(exchange)
     wants_md5 = length <= _MD5_BYTES_MAX or checksums.announced_md5(exchange) is not None
     async with deps.store.writer(length, inline=False, md5=wants_md5) as writer:
@@ -58,6 +58,13 @@ async def put_range(exchange: Exchange, deps: FileDependencies) -> Response:
     if sent_crc is not None or not wants_md5:
         headers.append(checksums.crc64_header(body.crc))
     return Response(201, [*headers, *uploads.structured_headers(exchange), ENCRYPTED])
+
+
+async def precheck_range(deps: FileDependencies, command: PutRange) -> None:
+    """Refuses, before an upload, what would be refused if the upload ended now."""
+    # The file may be longer than the ledger says.
+    await deps.opens.flush_share(command.path.ref.share)
+    await deps.engine.read(ranges.precheck_range, command)
 
 
 async def _clear_range(exchange: Exchange, deps: FileDependencies) -> Response:
