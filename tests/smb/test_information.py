@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from datetime import datetime
 
 import pytest
 from azure.storage.fileshare import ShareClient
@@ -86,7 +87,9 @@ def test_times_and_attributes(client: SmbClient, share: ShareClient) -> None:
     reopened.close()
     properties = share.get_file_client("file.txt").get_file_properties()
     assert properties.file_attributes == "None"
-    assert properties.creation_time.year == 1973
+    created_at = properties.creation_time
+    assert isinstance(created_at, datetime)
+    assert created_at.year == 1973
 
 
 @pytest.mark.parametrize(
