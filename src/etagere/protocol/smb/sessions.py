@@ -224,6 +224,8 @@ async def end_session(
     """Ends a session: its pending requests, its trees and their opens."""
     session.is_ended = True
     connection.forget_session(session)
-    connection.cancel_pending(lambda one: one.has_session(session) and one is not besides)
     for tree in list(session.trees.values()):
         await trees.end_tree(tree)
+    # Those who waited for locks of the session have got them, and reply first.
+    await asyncio.sleep(0)
+    connection.cancel_pending(lambda one: one.has_session(session) and one is not besides)

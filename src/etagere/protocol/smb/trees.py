@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from typing import TYPE_CHECKING, Final
 
@@ -107,8 +108,10 @@ def _forget(tree: Tree, handle: Handle) -> None:
 
 async def tree_disconnect(request: ServerRequest) -> Reply:
     tree = request.tree
-    request.connection.cancel_pending(lambda one: one.has_tree(tree) and one is not request)
     await end_tree(tree)
+    # Those who waited for locks of the tree have got them, and reply first.
+    await asyncio.sleep(0)
+    request.connection.cancel_pending(lambda one: one.has_tree(tree) and one is not request)
     return Reply(_DISCONNECT_RESPONSE)
 
 

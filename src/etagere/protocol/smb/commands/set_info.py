@@ -249,6 +249,9 @@ async def _set_allocation(change: _Change) -> None:
     length = length_of(await client.get_entry(handle))
     if allocation < length:
         await _resize(change, allocation)
+    else:
+        # Others must not rely on what they cache, as after any change of the size.
+        client.check_write(handle, length, length)
 
 
 async def _set_valid_data_length(change: _Change) -> None:
