@@ -13,9 +13,8 @@ from etagere.model.bodies import Inline
 from etagere.model.files import DirectoryNode, Entry, FileNode, FileTimes
 from etagere.model.shares import ShareName
 from etagere.nt_status import NtStatus
-from etagere.opens.handles import Handle, OpenEntry
+from etagere.opens.handles import Handle, LockRange, OpenEntry
 from etagere.opens.handles import Session as OpensSession
-from etagere.opens.locks import LockRange
 from etagere.opens.requests import Action, Opened, OpenRequest
 from etagere.opens.share import ShareOpens
 from etagere.protocol.smb.header import Header
