@@ -58,6 +58,7 @@ class ShareClient:
         self._engine = engine
         self._table = table
         self._on_closed = on_closed
+        self._has_left = False
         self._opener = Opener(engine, share, session, clock, self._forget)
         self.share = share
         self.session = session
@@ -75,6 +76,9 @@ class ShareClient:
         """Opens or creates an entry. Waits for clients that have to give up their caches, after
         calling `on_wait`, and for REST operations that are in the way."""
         opened = await self._opener.open(request, on_wait, seconds_max)
+        if self._has_left:
+            await self._close(opened.handle)
+            raise Refused(Refusal("ShareBeingDeleted"))
         self.handles[opened.handle.id] = opened.handle
         if self.share.watches and opened.action is not Action.OPENED:
             entry = opened.handle.entry
@@ -107,6 +111,7 @@ class ShareClient:
 
     async def disconnect(self) -> None:
         """Closes all handles and leaves the share. Gathered writes are stored later."""
+        self._has_left = True
         for handle in list(self.handles.values()):
             await self._close(handle)
         self._table.detach(self.share)

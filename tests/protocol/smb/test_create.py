@@ -163,7 +163,8 @@ def test_lease() -> None:
     # Without the level, or without the context, there is none.
     assert asked(body(oplock=0, contexts=lease)).caching is None
     assert asked(body(oplock=0xFF)).caching is None
-    # Directories have no leases, although the key must not be that of a file.
+    # Directories get none, but the key must not be that of a file.
+    assert asked(body(oplock=0xFF, contexts=lease, options=1)).caching is not None
     share = FakeShare([opened(shown=entry(is_directory=True))])
     reply = run(create, FakeRequest(body(oplock=0xFF, contexts=lease), share))
     assert reply.body[2] == 0

@@ -251,6 +251,9 @@ async def _set_allocation(change: _Change) -> None:
     length = length_of(await client.get_entry(handle))
     if allocation < length:
         await _resize(change, allocation)
+    else:
+        # Others must not rely on what they cache, as after any change of the size.
+        client.check_write(handle, length, length)
     change.opened.allocation = allocation
 
 
