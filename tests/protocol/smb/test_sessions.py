@@ -353,6 +353,7 @@ G, C, H = {"signing": (2,)}, {"signing": (1,)}, {"signing": (0,)}
         ((0x300, {}), (0x302, {}), NtStatus.INVALID_PARAMETER),
         ((0x311, {}), (0x311, {"ciphers": (1,)}), NtStatus.INVALID_PARAMETER),
         ((0x311, G), (0x311, C), NtStatus.REQUEST_OUT_OF_SEQUENCE),
+        ((0x311, G), (0x210, {}), NtStatus.REQUEST_OUT_OF_SEQUENCE),
         ((0x311, H), (0x311, G), NtStatus.NOT_SUPPORTED),
         ((0x311, C), (0x311, H), NtStatus.REQUEST_NOT_ACCEPTED),
     ],
@@ -371,6 +372,10 @@ def test_binding_is_refused(
         assert one.signer.verify(answer.data)
         answer = await two.ask(Command.SESSION_SETUP, setup_body(b"", flags=1), signs=False)
         assert answer.status == NtStatus.ACCESS_DENIED
+        for signs in (True, False):
+            answer = await two.ask(Command.SESSION_SETUP, setup_body(b""), signs=signs)
+            assert answer.status == NtStatus.USER_SESSION_DELETED
+            assert answer.is_signed == signs
         answer = await two.ask(Command.SESSION_SETUP, setup_body(b"", flags=1), session_id=5)
         assert answer.status == NtStatus.USER_SESSION_DELETED
         # The session is still there.

@@ -127,28 +127,36 @@ async def session_setup(request: ServerRequest) -> Reply:
 
 def _refuse_binding(request: ServerRequest) -> NtStatus:
     """Returns how a request to add a connection to a session is refused: the server does not
-    support multiple channels. The statuses are those of other servers, which tests expect. Clients
-    accept them only with the signature of the session."""
-    connection = request.connection
-    found = connection.session_table.find(request.header.session_id)
-    if found is None:
-        return NtStatus.USER_SESSION_DELETED
-    session, other = found
-    negotiated, theirs = connection.negotiated, other.negotiated
-    if session.signer is None or not session.signer.verify(request.message):
-        return NtStatus.ACCESS_DENIED
-    request.found_session = session
-    request.must_sign = True
-    if negotiated.dialect < DIALECT_3_0:
-        return NtStatus.REQUEST_NOT_ACCEPTED
+    support multiple channels. The statuses are those of other servers, which tests expect."""
+    other = _find_elsewhere(request)
+    if other is None:
+        is_known = request.connection.session_table.find(request.header.session_id) is not None
+        return NtStatus.ACCESS_DENIED if is_known else NtStatus.USER_SESSION_DELETED
+    negotiated, theirs = request.negotiated, other.negotiated
     if negotiated.signing_algorithm != theirs.signing_algorithm:
         if theirs.signing_algorithm == SigningAlgorithm.AES_GMAC:
             return NtStatus.REQUEST_OUT_OF_SEQUENCE
         if negotiated.signing_algorithm == SigningAlgorithm.AES_GMAC:
             return NtStatus.NOT_SUPPORTED
+    if negotiated.dialect < DIALECT_3_0:
+        return NtStatus.REQUEST_NOT_ACCEPTED
     if (negotiated.dialect, negotiated.cipher) != (theirs.dialect, theirs.cipher):
         return NtStatus.INVALID_PARAMETER
     return NtStatus.REQUEST_NOT_ACCEPTED
+
+
+def _find_elsewhere(request: ServerRequest) -> Connection | None:
+    """Returns the connection of the session of a request, if the session has signed it. The
+    response is signed then: clients do not accept it otherwise."""
+    found = request.connection.session_table.find(request.header.session_id)
+    if found is None:
+        return None
+    session, connection = found
+    if session.signer is None or not session.signer.verify(request.message):
+        return None
+    request.found_session = session
+    request.must_sign = True
+    return connection
 
 
 def _session(request: ServerRequest) -> Session:
@@ -161,6 +169,7 @@ def _session(request: ServerRequest) -> Session:
     else:
         found = connection.sessions.get(session_id)
         if found is None:
+            _find_elsewhere(request)
             raise SmbError(NtStatus.USER_SESSION_DELETED)
         session = found
     request.use_session(session)
