@@ -39,6 +39,8 @@ def decode_path(name: memoryview) -> RequestedPath:
         return RequestedPath(())
     if text[0] == "\\":
         raise SmbError(NtStatus.INVALID_PARAMETER)
+    # No name has a slash, so that it can only separate them.
+    text = text.replace("/", "\\")
     names_directory = text[-1] == "\\"
     components = tuple((text[:-1] if names_directory else text).split("\\"))
     snapshot = _parse_snapshot(components[0])
