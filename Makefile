@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Prerequisites are steps in order: packages, then environment, then check.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help serve test quick check format torture bench conformance cifs smbtorture lock clean environment serve-packages test-packages smbtorture-packages python interpreter
+.PHONY: help serve test quick check format torture bench conformance cifs smbtorture lock clean environment serve-packages test-packages smbtorture-packages cifs-packages python interpreter
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,7 +60,7 @@ bench: environment ## run the benchmarks
 conformance: test-packages environment ## run the live tests of Microsoft's SDKs against the server
 	$(BIN)/python -m conformance $(CONFORMANCE_FLAGS)
 
-cifs: test-packages environment ## run the cifs client of the Linux kernel against the server, in QEMU
+cifs: cifs-packages environment ## run the cifs client of the Linux kernel against the server, in QEMU
 	$(BIN)/python -m cifs
 
 smbtorture: smbtorture-packages environment ## run Samba's tests of SMB servers against the server
@@ -110,7 +110,7 @@ $(STAMP): requirements/run.txt requirements/dev.txt pyproject.toml | python
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-serve-packages test-packages smbtorture-packages:
+serve-packages test-packages smbtorture-packages cifs-packages:
 	@PYTHON='$(PYTHON)' scripts/packages.sh $(@:-packages=)
 
 python:

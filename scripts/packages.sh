@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing Debian packages: packages.sh serve|test|smbtorture
+# Installs missing Debian packages: packages.sh serve|test|smbtorture|cifs
 set -euo pipefail
 
 purpose=$1
@@ -19,6 +19,8 @@ if [[ $purpose == test ]]; then
     command -v npm >/dev/null || wanted+=(npm)
     # The tests of SMB use Samba's client.
     command -v smbclient >/dev/null || wanted+=(smbclient)
+elif [[ $purpose == cifs ]]; then
+    command -v qemu-system-x86_64 >/dev/null || wanted+=(qemu-system-x86)
 elif [[ $purpose == smbtorture ]]; then
     # Not samba itself, which would start a file server on this machine: it is only needed to
     # record what Samba passes.
