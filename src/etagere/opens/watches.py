@@ -63,11 +63,19 @@ class Watch:
     """A client that waits for changes in a directory."""
 
     def __init__(
-        self, watches: Watches, directory_id: int, subjects: int, *, is_recursive: bool
+        self,
+        watches: Watches,
+        directory_id: int,
+        subjects: int,
+        *,
+        is_recursive: bool,
+        bytes_max: int = 0,
     ) -> None:
+        """`bytes_max` is the maximum length of changes that the client wants to know at once."""
         self.directory_id = directory_id
         self.subjects = subjects
         self.is_recursive = is_recursive
+        self.bytes_max = bytes_max
         self._watches = watches
         self._events: deque[WatchedChange] = deque()
         self._has_lost_events = False

@@ -185,6 +185,8 @@ class Connection:
         for frame in self._frames:
             request, task = frame.current, frame.task
             if request is not None and task is not None and task is not own and which(request):
+                if request.header.command == Command.CHANGE_NOTIFY:
+                    request.cancel_status = NtStatus.NOTIFY_CLEANUP
                 self._cancel(request)
                 tasks.append(task)
         if tasks:

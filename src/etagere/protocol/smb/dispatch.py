@@ -102,7 +102,7 @@ async def execute(request: ServerRequest) -> Reply:
         if not request.is_cancelled or task is None:
             raise
         task.uncancel()
-        status = NtStatus.CANCELLED
+        status = request.cancel_status
     except Disconnect:
         raise
     except Exception:

@@ -25,6 +25,7 @@ class ServerRequest:
         "_tree",
         "async_id",
         "body",
+        "cancel_status",
         "connection",
         "found_session",
         "frame",
@@ -47,6 +48,7 @@ class ServerRequest:
         self.async_id = 0
         """0: the client has not been told that the request is pending."""
         self.is_cancelled = False
+        self.cancel_status = NtStatus.CANCELLED
         self.is_signed = False
         """Whether the request has a signature that is right."""
         self.must_sign = False

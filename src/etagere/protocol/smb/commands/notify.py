@@ -38,7 +38,7 @@ async def change_notify(request: Request) -> Reply:
     opened = request.open(persistent, volatile)
     if output_bytes_max > _OUTPUT_BYTES_MAX:
         raise SmbError(NtStatus.INVALID_PARAMETER)
-    watch = _watch(opened, subjects, is_recursive=bool(flags & _WATCH_TREE))
+    watch = _watch(opened, subjects, output_bytes_max, is_recursive=bool(flags & _WATCH_TREE))
     while not (watch.has_events or watch.is_ended):
         request.pend()
         await watch.wait()
@@ -48,13 +48,13 @@ async def change_notify(request: Request) -> Reply:
         return with_buffer(b"", NtStatus.NOTIFY_CLEANUP)
     events = watch.take()
     encoded = None if events is None else encode_notifications(events)
-    if encoded is None or len(encoded) > output_bytes_max:
+    if encoded is None or len(encoded) > min(output_bytes_max, watch.bytes_max):
         # The client lists the directory instead.
         return with_buffer(b"", NtStatus.NOTIFY_ENUM_DIR)
     return with_buffer(encoded)
 
 
-def _watch(opened: Open, subjects: int, *, is_recursive: bool) -> Watch:
+def _watch(opened: Open, subjects: int, bytes_max: int, *, is_recursive: bool) -> Watch:
     """Returns the watch of an open. The first request determines what it is for."""
     client, handle = directory_target(opened)
     if handle.entry.is_delete_pending:
@@ -63,7 +63,9 @@ def _watch(opened: Open, subjects: int, *, is_recursive: bool) -> Watch:
         raise SmbError(NtStatus.ACCESS_DENIED)
     if opened.watch is None:
         watches = client.share.watches
-        opened.watch = Watch(watches, handle.entry.id, subjects, is_recursive=is_recursive)
+        opened.watch = Watch(
+            watches, handle.entry.id, subjects, is_recursive=is_recursive, bytes_max=bytes_max
+        )
     return opened.watch
 
 
