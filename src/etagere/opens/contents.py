@@ -254,7 +254,7 @@ class FileContents:
                 await self._begin(share, entry, ref)
                 continue
             if file.fault is not None:
-                raise file.fault
+                raise file.fault.with_traceback(None)
             if file.is_full:
                 await _wait(share.changes, gives_up_at)
                 continue

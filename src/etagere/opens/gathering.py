@@ -236,7 +236,8 @@ class GatheredFile:
             await asyncio.wait((attempt,))
             fault = attempt.result()
             if fault is not None:
-                raise fault
+                # It may be raised often, and would keep the frames of every time.
+                raise fault.with_traceback(None)
 
     def store_soon(self) -> asyncio.Task[Fault | Unknown | None]:
         """Begins to store the changes, unless an attempt is under way. Returns the attempt."""
