@@ -30,6 +30,7 @@ from etagere.protocol.smb.requests import Reply
 from etagere.protocol.smb.services import SmbServices
 from etagere.protocol.smb.sessions import SessionTable
 from etagere.protocol.smb.signing import Signer, SigningAlgorithm, signer
+from etagere.protocol.smb.turns import LargeFrameTurns
 from etagere.settings import Settings
 from tests.server import ACCOUNT, KEY
 
@@ -69,6 +70,7 @@ class SmbFixture:
         self.sessions = SessionTable()
         self.memory = MemoryBudget()
         self.delays = LogonDelays()
+        self.turns = LargeFrameTurns()
         self.settings = settings or Settings()
         self.services = SmbServices(
             self.engine,
@@ -109,6 +111,7 @@ class FrameClient:
             passwords=Passwords(server.engine, server.settings),
             logon_delays=server.delays,
             memory=server.memory,
+            turns=server.turns,
         )
         self.frames: list[bytes] = []
         self.is_aborted = False

@@ -610,6 +610,37 @@ def test_outstanding_bytes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     run(test)
 
 
+def test_large_requests_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    executed: list[str] = []
+
+    async def read(_: ServerRequest) -> Reply:
+        executed.append("large")
+        return Reply(BODY)
+
+    async def flush(_: ServerRequest) -> Reply:
+        executed.append("small")
+        return Reply(BODY)
+
+    replace_command(monkeypatch, Command.READ, read)
+    replace_command(monkeypatch, Command.FLUSH, flush)
+
+    async def test(server: SmbFixture, client: FrameClient) -> None:
+        for _ in range(5):
+            client.give(client.message(Command.READ, BODY, charge=16))
+        client.give(client.message(Command.FLUSH, BODY))
+        assert len(await client.settle()) == 6
+        assert executed == ["small", *["large"] * 5]
+        # Those that have not been started when the connection ends never are.
+        for _ in range(3):
+            client.give(client.message(Command.READ, BODY, charge=16))
+        await client.connection.close()
+        assert await client.settle() == []
+        assert len(executed) == 6
+        assert server.memory.used_bytes == 0
+
+    run(test)
+
+
 def test_pending_requests_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "OUTSTANDING_REQUESTS_MAX", 1)
 

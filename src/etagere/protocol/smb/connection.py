@@ -59,6 +59,7 @@ from etagere.protocol.smb.sessions import SessionTable, end_session
 from etagere.protocol.smb.spnego import OFFER
 from etagere.protocol.smb.state import Negotiated, Session
 from etagere.protocol.smb.status import Disconnect, SmbError
+from etagere.protocol.smb.turns import LARGE_FRAME_BYTES_MIN, LargeFrameTurns
 from etagere.rules.accounts import is_loopback
 
 logger = logging.getLogger(__name__)
@@ -102,6 +103,7 @@ class Connection:
         passwords: Passwords,
         logon_delays: LogonDelays,
         memory: MemoryBudget,
+        turns: LargeFrameTurns,
     ) -> None:
         """`client` is the address of the client, and its port."""
         self.server = server
@@ -113,6 +115,7 @@ class Connection:
         self._passwords = passwords
         self._logon_delays = logon_delays
         self._memory = memory
+        self._turns = turns
         self._client_host = client.rpartition(":")[0].strip("[]")
         self._is_local = is_loopback(self._client_host)
         self._window = SequenceWindow()
@@ -268,13 +271,26 @@ class Connection:
             self._requests[request.header.message_id] = request
         self._count(frame.cost)
         self._frames.add(frame)
+        if frame.cost < LARGE_FRAME_BYTES_MIN:
+            self._run(frame)
+        else:
+            self._turns.add(partial(self._run, frame))
+
+    def _run(self, frame: Frame) -> None:
+        if self._is_closing:
+            self._forget_frame(frame)
+            self._release(frame)
+            return
         frame.task = asyncio.get_running_loop().create_task(self._execute(frame))
         frame.task.add_done_callback(partial(self._end_frame, frame))
 
-    def _end_frame(self, frame: Frame, task: asyncio.Task[None]) -> None:
+    def _forget_frame(self, frame: Frame) -> None:
         self._frames.discard(frame)
         for request in frame.requests:
             self._forget_request(request)
+
+    def _end_frame(self, frame: Frame, task: asyncio.Task[None]) -> None:
+        self._forget_frame(frame)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("an SMB request ended its connection", exc_info=error)
             self._disconnect(None)

@@ -28,6 +28,7 @@ from etagere.protocol.smb.logons import LogonDelays, Passwords
 from etagere.protocol.smb.services import SmbServices
 from etagere.protocol.smb.sessions import SessionTable
 from etagere.protocol.smb.status import Disconnect
+from etagere.protocol.smb.turns import LargeFrameTurns
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class SmbServer:
         self.session_table = SessionTable()
         self.passwords = Passwords(services.engine, services.settings)
         self.logon_delays = LogonDelays()
+        self.turns = LargeFrameTurns()
         self.connections: set[ClientProtocol] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         """Connections that are being established, or closed."""
@@ -163,6 +165,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             passwords=server.passwords,
             logon_delays=server.logon_delays,
             memory=server.memory,
+            turns=server.turns,
         )
         server.connections.add(self)
         self._place.evict = self.abort
