@@ -67,13 +67,15 @@ def ask_to_close(handles: Iterable[Handle]) -> asyncio.Future[None]:
 
 
 def break_for_open(
-    entry: OpenEntry, own: CacheGrant | None, *, overwrites: bool
+    entry: OpenEntry, own: CacheGrant | None, *, overwrites: bool, spares_leases: bool = False
 ) -> asyncio.Future[None] | None:
-    """Breaks the caches of others before an open with access to the bytes. Returns what it has to
-    wait for."""
+    """Breaks the caches of others before an open with access to more than attributes. Returns what
+    it has to wait for."""
     awaited = None
     for grant in list(entry.grants):
-        wanted = None if grant is own else open_break(grant.effective, overwrites=overwrites)
+        if grant is own or (spares_leases and grant.lease is not None):
+            continue
+        wanted = open_break(grant.effective, overwrites=overwrites)
         if wanted is not None:
             awaited = grant.demand(wanted, in_steps=True) or awaited
     return awaited

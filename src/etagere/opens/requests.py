@@ -82,6 +82,9 @@ class OpenRequest(NamedTuple):
     is_attribute_only: bool = False
     """Whether the access includes nothing but attributes and SYNCHRONIZE, so that no cache is
     broken."""
+    spares_leases: bool = False
+    """Whether it includes the permission besides, so that oplocks are broken, but leases are not.
+    """
     allocation: int = 0
     """The number of bytes that a new or overwritten file is expected to have."""
 

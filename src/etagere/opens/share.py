@@ -178,7 +178,8 @@ class ShareOpens:
             return None
         awaited = break_handles_for_open(entry, mode, own)
         if awaited is None and (overwrites or not request.is_attribute_only):
-            awaited = break_for_open(entry, own, overwrites=overwrites)
+            spares_leases = request.spares_leases and not overwrites
+            awaited = break_for_open(entry, own, overwrites=overwrites, spares_leases=spares_leases)
         return awaited
 
     def check_creation(self, located: LocatedEntry, request: OpenRequest) -> None:

@@ -194,6 +194,9 @@ def test_options_and_attributes() -> None:
     assert asked(body(options=0x1000)).deletes_on_close
     assert asked(body(access=0x10_0180)).is_attribute_only
     assert not asked(body(access=0x12_0089)).is_attribute_only
+    assert asked(body(access=0x12_0180)).spares_leases
+    assert not asked(body(access=0x12_0180)).is_attribute_only
+    assert not asked(body(access=0x12_0089)).spares_leases
     assert asked(body(attributes=0x3FB7)).attributes == 0x3127
     assert asked(body(attributes=0x3FB7, options=1)).attributes == 0x3007
 

@@ -258,6 +258,7 @@ def _open_request(
         deletes_on_close=deletes_on_close,
         caching=_caching(request, asked, contexts, notifier),
         is_attribute_only=not rights & ~ATTRIBUTE_ACCESS,
+        spares_leases=not rights & ~(ATTRIBUTE_ACCESS | AccessMask.READ_CONTROL),
         allocation=contexts.allocation,
     )
 
