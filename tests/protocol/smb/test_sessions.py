@@ -426,6 +426,24 @@ def test_short_session_setup(length: int) -> None:
     run(test)
 
 
+def test_memory_before_the_logon_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logons, "LOGON_DELAY_SECONDS", 0.1)
+
+    async def test(server: SmbFixture) -> None:
+        client = server.connect()
+        await client.negotiate([0x311])
+        await client.ask(Command.ECHO, ECHO, credits=100)
+        given = 0
+        while client.connection.accepts_frame():
+            client.give(client.message(Command.SESSION_SETUP, setup_body(bytes(30_000))))
+            given += 1
+        assert given == 3
+        await asyncio.sleep(0.6)
+        assert client.connection.accepts_frame()
+
+    run(test)
+
+
 def test_changed_logons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logons, "LOGON_DELAY_SECONDS", 0)
     monkeypatch.setattr(sessions, "FAILED_LOGONS_MAX", 1_000_000)

@@ -40,6 +40,7 @@ from etagere.protocol.smb.limits import (
     OUTSTANDING_BYTES_MAX,
     OUTSTANDING_REQUESTS_MAX,
     PENDING_REQUESTS_MAX,
+    PREAUTH_OUTSTANDING_BYTES_MAX,
 )
 from etagere.protocol.smb.logons import LogonDelays, Passwords
 from etagere.protocol.smb.negotiation import (
@@ -127,6 +128,7 @@ class Connection:
         self._pending: dict[int, ServerRequest] = {}
         """Those that the client knows to be pending, by async ID."""
         self._outstanding_bytes = 0
+        self._outstanding_bytes_max = PREAUTH_OUTSTANDING_BYTES_MAX
         self._next_async_id = 1
         self._last_tree_id = 0
         self._is_full = False
@@ -163,6 +165,7 @@ class Connection:
         return self._logon_delays.count_failure(self._client_host, now)
 
     def on_authenticated(self) -> None:
+        self._outstanding_bytes_max = OUTSTANDING_BYTES_MAX
         self._link.on_authenticated()
 
     def next_tree_id(self) -> int:
@@ -205,7 +208,7 @@ class Connection:
             return False
         active = len(self._requests) - len(self._pending)
         # If memory is scarce, each connection has one frame at a time.
-        limit = 1 if self._memory.is_scarce else OUTSTANDING_BYTES_MAX
+        limit = 1 if self._memory.is_scarce else self._outstanding_bytes_max
         self._is_full = self._outstanding_bytes >= limit or active >= OUTSTANDING_REQUESTS_MAX
         return not self._is_full
 

@@ -21,6 +21,8 @@ IDLE_SECONDS_MAX: Final = 15 * 60.0
 """How long a connection without open files may be silent."""
 OUTSTANDING_BYTES_MAX: Final = 8 * IO_BYTES_MAX
 """Requests in progress and their responses. The next request is read when there are fewer."""
+PREAUTH_OUTSTANDING_BYTES_MAX: Final = PREAUTH_FRAME_BYTES_MAX
+"""The same, for a client that is not authenticated."""
 OUTSTANDING_REQUESTS_MAX: Final = 512
 """Requests in progress, besides those that the client knows to be pending."""
 PENDING_REQUESTS_MAX: Final = 4_096
@@ -37,7 +39,6 @@ OPENS_PER_SESSION_MAX: Final = 65_536
 
 # Logons
 
-LOGON_STEPS_MAX: Final = 8
 FAILED_LOGONS_MAX: Final = 8
 """After this many, a connection is closed."""
 LOGON_DELAY_SECONDS: Final = 0.25

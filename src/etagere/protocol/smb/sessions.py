@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import logging
 import os
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,6 +24,8 @@ from etagere.protocol.smb.trees import close_tree
 if TYPE_CHECKING:
     from etagere.protocol.smb.connection import Connection
     from etagere.protocol.smb.exchanges import ServerRequest
+
+logger = logging.getLogger(__name__)
 
 _REQUEST: Final = struct.Struct("<HBBIIHHQ")
 _RESPONSE: Final = struct.Struct("<HHHH")
@@ -102,6 +105,8 @@ async def session_setup(request: ServerRequest) -> Reply:
     try:
         step = await session.acceptor.accept(setup.token, connection.passwords_of)
     except (LogonFailed, SmbError) as error:
+        # The text is one of this server's.
+        logger.info("SMB client %s could not log on: %s", connection.client, error)
         await _end_failed(connection, session)
         if isinstance(error, SmbError):
             raise
