@@ -76,6 +76,8 @@ def ioctl(
 ) -> Answer:
     """Sends IOCTL; the body of the answer is the output."""
     message = SMB2IOCTLRequest()
+    # The client does not know all codes.
+    message.fields["ctl_code"].enum_strict = False
     message["ctl_code"], message["file_id"] = code, file_id or opened.file_id
     message["max_output_response"], message["flags"] = bytes_max, 1
     message["buffer"] = data

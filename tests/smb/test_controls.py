@@ -99,10 +99,19 @@ def test_ranges(client: SmbClient) -> None:
         (0x0014_01D4, NtStatus.NOT_SUPPORTED),
         (0x0009_00C4, NtStatus.INVALID_DEVICE_REQUEST),
         (0x0009_00A8, NtStatus.INVALID_DEVICE_REQUEST),
+        (0x0009_C040, NtStatus.INVALID_PARAMETER),
         (0x0011_C017, NtStatus.INVALID_DEVICE_REQUEST),
     ],
 )
 def test_refused(client: SmbClient, code: int, status: NtStatus) -> None:
     opened = client.open("file", disposition=OVERWRITE_IF)
     assert ioctl(opened, code).status == status
+    opened.close()
+
+
+def test_compression(client: SmbClient) -> None:
+    opened = client.open("file", disposition=OVERWRITE_IF)
+    assert ioctl(opened, 0x0009_003C) == (NtStatus.SUCCESS, b"\0\0")
+    assert ioctl(opened, 0x0009_C040, b"\0\0").status == NtStatus.SUCCESS
+    assert ioctl(opened, 0x0009_C040, b"\1\0").status == NtStatus.NOT_SUPPORTED
     opened.close()

@@ -19,7 +19,7 @@ from etagere.rules.opens import Access, OpenMode, conflicts
 
 _WAIT_SECONDS_MAX: Final = 3 * BREAK_SECONDS_MAX
 _REFUSED: Final = Refusal("AuthorizationFailure")
-_IN_DIRECTORY: Final = OpenMode(Access.DELETE, Access.READ | Access.WRITE)
+_IN_DIRECTORY: Final = OpenMode(Access.WRITE, Access.READ | Access.WRITE)
 """How a rename looks to those who have the directory of the destination open, as in Windows."""
 
 

@@ -126,8 +126,7 @@ async def _refuse_referrals(_control: Control) -> Output:
 
 
 async def _refuse(_control: Control) -> Output:
-    """What the server does not offer: several connections of a session, resilient handles,
-    compression."""
+    """What the server does not offer: several connections of a session, resilient handles."""
     raise SmbError(NtStatus.NOT_SUPPORTED)
 
 
@@ -137,6 +136,16 @@ async def _get_compression(control: Control) -> Output:
     if control.asked.output_bytes_max < len(_NOT_COMPRESSED):
         raise SmbError(NtStatus.INVALID_PARAMETER)
     return Output(_NOT_COMPRESSED)
+
+
+async def _set_compression(control: Control) -> Output:
+    """FSCTL_SET_COMPRESSION ([MS-FSCC] 2.3.69): a file can only stay as it is."""
+    file_target(control.opened)
+    if len(control.data) < len(_NOT_COMPRESSED):
+        raise SmbError(NtStatus.INVALID_PARAMETER)
+    if bytes(control.data[: len(_NOT_COMPRESSED)]) != _NOT_COMPRESSED:
+        raise SmbError(NtStatus.NOT_SUPPORTED)
+    return Output(b"")
 
 
 _NOT_COMPRESSED: Final = b"\0\0"
@@ -277,7 +286,7 @@ _CONTROLS: Final[Mapping[int, Callable[[Control], Awaitable[Output]]]] = {
     0x0009_003C: _get_compression,
     0x0009_40CF: _query_allocated_ranges,
     0x0009_80C8: _set_zero_data,
-    0x0009_C040: _refuse,
+    0x0009_C040: _set_compression,
     0x0011_0018: _wait_for_pipe,
     0x0011_C017: _transceive,
     0x0014_0078: _request_resume_key,
