@@ -65,7 +65,7 @@ def test_opens_exclude_each_other(client: SmbClient, other: SmbClient, file: str
             except SMBResponseException as error:
                 assert error.status == NtStatus.SHARING_VIOLATION
                 is_allowed = False
-            has_no_data = access == NONE or wanted == NONE
+            has_no_data = NONE in (access, wanted)
             if is_allowed != (has_no_data or not (wanted & ~share or access & ~shared)):
                 wrong.append((access, share, wanted, shared))
         held.close()
