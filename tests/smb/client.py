@@ -141,4 +141,4 @@ class Breaks:
 
     def is_told(self) -> bool:
         """Returns whether there is a notification that was not waited for."""
-        return self._request.response_event.is_set()
+        return bool(self._request.response_event.is_set())
