@@ -138,3 +138,7 @@ class Breaks:
         event.clear()
         body: bytes = self._request.response["data"].get_value()
         return body
+
+    def is_told(self) -> bool:
+        """Returns whether there is a notification that was not waited for."""
+        return bool(self._request.response_event.is_set())

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from azure.storage.fileshare import ShareClient
-from smbprotocol.header import Commands
 from smbprotocol.open import Open
-from smbprotocol.structure import BytesField, Structure
 
 from etagere.nt_status import NtStatus
 from tests.smb.client import (
@@ -25,21 +22,14 @@ from tests.smb.client import (
     SmbClient,
     refused,
 )
-
-
-class _Acknowledgement(Structure):  # type: ignore[misc]
-    COMMAND = Commands.SMB2_OPLOCK_BREAK
-
-    def __init__(self, body: bytes) -> None:
-        self.fields = OrderedDict([("body", BytesField(default=body))])
-        super().__init__()
+from tests.smb.leases import Acknowledgement
 
 
 def acknowledge(opened: Open, level: int) -> bytes:
     tree = opened.tree_connect
     body = struct.pack("<HBB4x", 24, level, 0) + opened.file_id
     request = opened.connection.send(
-        _Acknowledgement(body), tree.session.session_id, tree.tree_connect_id
+        Acknowledgement(body), tree.session.session_id, tree.tree_connect_id
     )
     answer: bytes = opened.connection.receive(request)["data"].get_value()
     return answer

@@ -133,7 +133,8 @@ async def _dispatch(request: ServerRequest) -> Reply:
             raise SmbError(NtStatus.USER_SESSION_DELETED)
         if row.needs_tree:
             tree = session.trees.get(tree_id)
-            if tree is None:
+            if tree is None or (tree.is_share_gone and command != Command.TREE_DISCONNECT):
+                # The client connects again, perhaps to another share of this name.
                 raise SmbError(NtStatus.NETWORK_NAME_DELETED)
             request.use_tree(tree)
     _check_body(request, row.structure_size)

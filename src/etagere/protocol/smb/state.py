@@ -90,6 +90,11 @@ class Tree:
     """None for IPC$."""
     opens: dict[int, Open] = field(default_factory=dict)
 
+    @property
+    def is_share_gone(self) -> bool:
+        """Whether the share was deleted."""
+        return self.client is not None and self.client.share.is_gone
+
 
 @dataclass(slots=True, eq=False)
 class Session:
