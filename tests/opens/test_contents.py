@@ -8,10 +8,10 @@ import pytest
 
 from etagere.config import MIB
 from etagere.engine.interface import Fault, FaultReason
-from etagere.model.files import SetEntryProperties
+from etagere.model.files import EntryPath, RenameEntry, SetEntryProperties
 from etagere.model.shares import SnapshotShare
 from etagere.opens import gathering
-from etagere.operations.file import entries, shares
+from etagere.operations.file import entries, renames, shares
 from etagere.rules.file_attributes import FileAttributes
 from etagere.rules.opens import Access, RestAccess
 from tests.opens.contents_fixture import ContentsFixture, contents_test, length_of
@@ -484,3 +484,29 @@ async def test_a_write_waits_for_memory_that_others_use(f: ContentsFixture) -> N
     f.memory.used = 0
     await written
     assert await f.rest_bytes() == b"abc"
+
+
+@contents_test
+async def test_reads_and_writes_follow_a_file_that_is_renamed(f: ContentsFixture) -> None:
+    await f.start()
+    handle = await f.opened_file(data=b"0123456789")
+    is_moved, may_end = asyncio.Event(), asyncio.Event()
+
+    async def rename(source: EntryPath, destination: EntryPath) -> None:
+        await f.write(renames.rename_entry, RenameEntry(source, destination, is_directory=False))
+        is_moved.set()
+        await may_end.wait()
+
+    renaming = asyncio.ensure_future(f.table.rest_rename(path_of("f"), path_of("g"), rename))
+    await is_moved.wait()
+    waiting = [
+        asyncio.ensure_future(f.smb_read(handle)),
+        asyncio.ensure_future(f.smb_write(handle, 0, b"abc")),
+    ]
+    await asyncio.sleep(0.05)
+    may_end.set()
+    await renaming
+    assert await waiting[0] in (b"0123456789", b"abc3456789")
+    await waiting[1]
+    await f.flush(handle)
+    assert await f.smb_read(handle) == await f.rest_bytes("g") == b"abc3456789"

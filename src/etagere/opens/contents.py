@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from etagere.bodies.store import BodyStore
 from etagere.config import MIB
@@ -38,6 +38,8 @@ from etagere.rules.file_ranges import FILE_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 GATHERED_BYTES_MAX: Final = 64 * MIB
 """What all files of a process gather at most; then writers wait."""
 _WAIT_SECONDS_MAX: Final = 60.0
@@ -49,6 +51,8 @@ examined for every write."""
 _LOOK_SECONDS: Final = 0.05
 """How often a write that finds no memory looks again."""
 _COPIED_BYTES: Final = 1 * MIB
+_ATTEMPTS_MAX: Final = 20
+"""How often a file that is being renamed is looked up."""
 _CLOSE_SECONDS_MAX: Final = 10.0
 
 
@@ -91,14 +95,17 @@ class FileContents:
     ) -> bytes | memoryview:
         """Returns bytes of a file, fewer at its end, and none behind it."""
         entry = handle.entry
-        ref = share.gathered.ref(entry)
-        while True:
-            file = None if entry.snapshot is not None else share.gathered.get(entry.id)
-            if file is None:
-                return await self._read_stored(ref, offset, length)
-            data = await self._read_gathered(file, ref, offset, length)
-            if data is not None:
-                return data
+
+        async def read(ref: OpenFileRef) -> bytes | memoryview:
+            while True:
+                file = None if entry.snapshot is not None else share.gathered.get(entry.id)
+                if file is None:
+                    return await self._read_stored(ref, offset, length)
+                data = await self._read_gathered(file, ref, offset, length)
+                if data is not None:
+                    return data
+
+        return await _follow(share, entry, read)
 
     async def _read_stored(self, ref: OpenFileRef, offset: int, length: int) -> memoryview:
         with self._store.open_reader() as reader:
@@ -150,8 +157,13 @@ class FileContents:
         """Returns the ranges that were written, at most one more than the limit."""
         entry = handle.entry
         await self.flush(share, entry)
-        command = ListAllocated(share.gathered.ref(entry), start, end, limit)
-        return await self._engine.read_in_thread(list_allocated, command)
+        return await _follow(
+            share,
+            entry,
+            lambda ref: self._engine.read_in_thread(
+                list_allocated, ListAllocated(ref, start, end, limit)
+            ),
+        )
 
     def length(self, entry: OpenEntry) -> int | None:
         """Returns the length of a file with its gathered writes; None: as in the ledger."""
@@ -239,7 +251,7 @@ class FileContents:
     async def _wait_until_writable(
         self, share: ShareOpens, entry: OpenEntry, end: int, count: int
     ) -> GatheredFile:
-        gathered, ref = share.gathered, share.gathered.ref(entry)
+        gathered = share.gathered
         loop = asyncio.get_running_loop()
         gives_up_at = loop.time() + _WAIT_SECONDS_MAX
         # Whatever is awaited, everything is examined again afterwards.
@@ -251,7 +263,7 @@ class FileContents:
                 continue
             file = gathered.get(entry.id)
             if file is None:
-                await self._begin(share, entry, ref)
+                await self._begin(share, entry)
                 continue
             if file.fault is not None:
                 raise file.fault.with_traceback(None)
@@ -260,7 +272,7 @@ class FileContents:
                 continue
             growth = end - file.length
             if growth > 0 and not self._take_allowance(share, growth):
-                await self._examine_quota(share, ref, growth)
+                await self._examine_quota(share, gathered.ref(entry), growth)
                 continue
             if count and not self._reserve(count):
                 # Returned, because it is examined again.
@@ -269,11 +281,13 @@ class FileContents:
                 continue
             return file
 
-    async def _begin(self, share: ShareOpens, entry: OpenEntry, ref: OpenFileRef) -> None:
+    async def _begin(self, share: ShareOpens, entry: OpenEntry) -> None:
         """Begins to gather the changes of a file."""
         gathered = share.gathered
         holds_ended = gathered.holds_ended
-        length = await self._engine.read(find_writable_length, ref)
+        length = await _follow(
+            share, entry, lambda ref: self._engine.read(find_writable_length, ref)
+        )
         is_current = holds_ended == gathered.holds_ended and not gathered.is_held(entry.id)
         if is_current and gathered.get(entry.id) is None and not share.is_gone:
             file = GatheredFile(gathered, entry, length, self)
@@ -369,6 +383,22 @@ class FileContents:
         for file in files:
             if not file.is_empty:
                 logger.error("writes to %s are lost: %s", file.entry.path, file.fault)
+
+
+async def _follow(
+    share: ShareOpens, entry: OpenEntry, look_up: Callable[[OpenFileRef], Awaitable[T]]
+) -> T:
+    """Looks up an open file in the ledger, wherever it is moved meanwhile."""
+    for _ in range(_ATTEMPTS_MAX):
+        ref = share.gathered.ref(entry)
+        try:
+            return await look_up(ref)
+        except Refused:
+            if not share.rest.is_moving and share.gathered.ref(entry) == ref:
+                raise
+        if share.rest.is_moving:
+            await share.changes.next()
+    raise Refused(Refusal("ServerBusy"))
 
 
 async def _wait(signal: ChangeSignal, gives_up_at: float) -> None:
