@@ -426,6 +426,14 @@ def test_short_session_setup(length: int) -> None:
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("PC1", "PC1"), ("a\x00b\x1f\ufffe\ud800", "ab"), ("x" * 300, "x" * 255), ("", "")],
+)
+def test_names_of_clients(name: str, shown: str) -> None:
+    assert sessions._shown_name(name) == shown
+
+
 def test_memory_before_the_logon_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logons, "LOGON_DELAY_SECONDS", 0.1)
 

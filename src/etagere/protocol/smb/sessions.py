@@ -32,6 +32,7 @@ _RESPONSE: Final = struct.Struct("<HHHH")
 _RESPONSE_STRUCTURE_SIZE: Final = 9
 _BUFFER_OFFSET: Final = 72
 _CHALLENGE_BYTES: Final = 8
+_CLIENT_NAME_CHARACTERS_MAX: Final = 255
 LOGOFF_RESPONSE: Final = struct.pack("<HH", 4, 0)
 
 
@@ -192,7 +193,7 @@ def _authenticate(
     keys = derive_keys(negotiated.dialect, logon.session_key, session.preauth_hash, cipher)
     session.preauth_hash = b""
     session.account = logon.user.lower()
-    session.client_name = logon.workstation
+    session.client_name = _shown_name(logon.workstation)
     if cipher is not None:
         session.sealer = Sealer(Cipher(cipher), keys.encryption, keys.decryption)
     session.requires_encryption = session.is_encrypted = connection.requires_encryption
@@ -200,6 +201,11 @@ def _authenticate(
     session.requires_signing = bool(modes & SecurityMode.SIGNING_REQUIRED)
     session.signer = signer(SigningAlgorithm(negotiated.signing_algorithm), keys.signing)
     connection.on_authenticated()
+
+
+def _shown_name(workstation: str) -> str:
+    """Returns the name that a client gives itself, in a form that fits into an XML document."""
+    return "".join(filter(str.isprintable, workstation[:_CLIENT_NAME_CHARACTERS_MAX]))
 
 
 def _reply(session: Session, token: bytes, status: NtStatus = NtStatus.SUCCESS) -> Reply:
