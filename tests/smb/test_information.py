@@ -99,6 +99,7 @@ def test_times_and_attributes(client: SmbClient, share: ShareClient) -> None:
         (_basic([-1, -1, -1, -1]), NtStatus.SUCCESS),
         (_basic([-2, -2, -2, -2]), NtStatus.SUCCESS),
         (_basic([0, 0, -3, 0]), NtStatus.INVALID_PARAMETER),
+        (_basic([0, 0, 0, (1 << 63) - 1]), NtStatus.INVALID_PARAMETER),
         (_basic([0, 0, 0, 0], 0x10), NtStatus.INVALID_PARAMETER),
         (_basic([0, 0, 0, 0])[:-5], NtStatus.INFO_LENGTH_MISMATCH),
     ],

@@ -77,13 +77,16 @@ async def query_info(request: Request) -> Reply:
     raise SmbError(NtStatus.INVALID_PARAMETER)
 
 
-def _fitted(data: bytes, fixed_bytes: int, asked: QueryInfo) -> Reply:
-    """Returns the reply. The fixed part must fit, the rest may be cut."""
-    bytes_max = asked.output_bytes_max
-    if bytes_max < min(fixed_bytes, len(data)) or (bytes_max < fixed_bytes and not data):
+def _check_room(fixed_bytes: int, asked: QueryInfo) -> None:
+    """Refuses a buffer that is too small for the fixed part."""
+    if asked.output_bytes_max < fixed_bytes:
         raise SmbError(NtStatus.INFO_LENGTH_MISMATCH)
-    if len(data) > bytes_max:
-        return with_buffer(data[:bytes_max], NtStatus.BUFFER_OVERFLOW)
+
+
+def _fitted(data: bytes, asked: QueryInfo) -> Reply:
+    """Returns the reply. What follows the fixed part may be cut."""
+    if len(data) > asked.output_bytes_max:
+        return with_buffer(data[: asked.output_bytes_max], NtStatus.BUFFER_OVERFLOW)
     return with_buffer(data)
 
 
@@ -92,7 +95,7 @@ def _fitted(data: bytes, fixed_bytes: int, asked: QueryInfo) -> Reply:
 
 async def _query_file(request: Request, opened: Open, asked: QueryInfo) -> Reply:
     if opened.pipe is not None:
-        return _query_pipe(opened, asked)
+        return _query_pipe(asked)
     info_class = FILE_CLASSES.get(asked.info_class)
     if info_class is None:
         raise SmbError(_status_of_class(asked.info_class))
@@ -100,10 +103,9 @@ async def _query_file(request: Request, opened: Open, asked: QueryInfo) -> Reply
         raise SmbError(NtStatus.NOT_SUPPORTED)
     if info_class.needs_attributes and not opened.access & AccessMask.READ_ATTRIBUTES:
         raise SmbError(NtStatus.ACCESS_DENIED)
-    if asked.output_bytes_max < info_class.fixed_bytes:
-        raise SmbError(NtStatus.INFO_LENGTH_MISMATCH)
+    _check_room(info_class.fixed_bytes, asked)
     state = await file_state(opened)
-    return _fitted(info_class.encode(state), info_class.fixed_bytes, asked)
+    return _fitted(info_class.encode(state), asked)
 
 
 def _status_of_class(info_class: int) -> NtStatus:
@@ -134,13 +136,13 @@ _PIPE_STANDARD: Final = struct.Struct("<qqIBBH")
 _STANDARD: Final = 5
 
 
-def _query_pipe(_opened: Open, asked: QueryInfo) -> Reply:
+def _query_pipe(asked: QueryInfo) -> Reply:
     """Answers what clients ask about a pipe: its size, of which they only need that there is an
     answer."""
     if asked.info_class != _STANDARD:
         raise SmbError(NtStatus.NOT_SUPPORTED)
-    data = _PIPE_STANDARD.pack(4_096, 0, 1, 1, 0, 0)
-    return _fitted(data, len(data), asked)
+    _check_room(_PIPE_STANDARD.size, asked)
+    return with_buffer(_PIPE_STANDARD.pack(4_096, 0, 1, 1, 0, 0))
 
 
 # Volumes
@@ -151,10 +153,9 @@ async def _query_volume(request: Request, opened: Open, asked: QueryInfo) -> Rep
     info_class = VOLUME_CLASSES.get(asked.info_class)
     if info_class is None:
         raise SmbError(NtStatus.INVALID_INFO_CLASS)
-    if asked.output_bytes_max < info_class.fixed_bytes:
-        raise SmbError(NtStatus.INFO_LENGTH_MISMATCH)
+    _check_room(info_class.fixed_bytes, asked)
     state = await request.server.engine.read(_volume_state, target.client.share.name)
-    return _fitted(info_class.encode(state), info_class.fixed_bytes, asked)
+    return _fitted(info_class.encode(state), asked)
 
 
 def _volume_state(txn: ReadTxn, name: ShareName) -> VolumeState:

@@ -13,7 +13,7 @@ from etagere.opens.reports import WRITTEN, entry_modified
 from etagere.protocol.smb.access import AccessMask
 from etagere.protocol.smb.buffers import variable_part
 from etagere.protocol.smb.commands.query_info import read_descriptor
-from etagere.protocol.smb.filetimes import from_filetime
+from etagere.protocol.smb.filetimes import SETTABLE_MAX, from_filetime
 from etagere.protocol.smb.information.files import MODE_OPTIONS, length_of
 from etagere.protocol.smb.information.security import DACL, GROUP, OWNER, SACL, replace_parts
 from etagere.protocol.smb.paths import decode_path
@@ -119,7 +119,7 @@ async def _set_basic(change: _Change) -> None:
     """FileBasicInformation ([MS-FSCC] 2.4.7)."""
     change.require(AccessMask.WRITE_ATTRIBUTES)
     created, accessed, written, changed, attributes = change.unpack(_BASIC)
-    if min(created, accessed, written, changed) < _TIME_MIN:
+    if not all(_TIME_MIN <= time <= SETTABLE_MAX for time in (created, accessed, written, changed)):
         raise SmbError(NtStatus.INVALID_PARAMETER)
     is_directory = change.target.handle.entry.is_directory
     if attributes & FileAttributes.DIRECTORY and not is_directory:
