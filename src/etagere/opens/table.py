@@ -100,7 +100,8 @@ class OpenTable:
             claims = (RestClaim(access, located, span),)
             await share.rest.admit(claims, seconds_max)
             try:
-                result = await run(replace(path, expected_id=located.entry_id))
+                expected = replace(path, expected_id=located.entry_id)
+                result = await _within_quota(share, lambda: run(expected))
                 if share.watches:
                     share.watches.report(rest_changes(access, located, result))
                 return result
@@ -329,6 +330,18 @@ class OpenTable:
         for future in waiting:
             if not future.done():
                 future.set_result(None)
+
+
+async def _within_quota(share: ShareOpens, run: Callable[[], Awaitable[T]]) -> T:
+    """Repeats an operation that exceeds the quota once the ledger knows which files have become
+    shorter."""
+    try:
+        return await run()
+    except Refused as refused:
+        if refused.refusal.code != "ShareSizeLimitReached" or not share.gathered:
+            raise
+    await share.gathered.flush_all()
+    return await run()
 
 
 async def again_if_path_changes(attempt: Callable[[], Awaitable[T]]) -> T:
