@@ -104,3 +104,15 @@ def test_lock_that_is_cancelled(pair: tuple[Open, Open]) -> None:
     assert raised.value.status == NtStatus.CANCELLED
     unlock(one, 0, 5)
     lock(one, 0, 5, EXCLUSIVE)
+
+
+def test_tree_that_is_disconnected_while_a_lock_waits(pair: tuple[Open, Open]) -> None:
+    """Windows answers the lock as if it had been granted. It ends with the handle."""
+    one, two = pair
+    lock(one, 0, 5, EXCLUSIVE)
+    request, receive = start_waiting(two)
+    two.tree_connect.disconnect()
+    receive(request, True)
+    two.connection.session_table[two.tree_connect.session.session_id].open_table.clear()
+    unlock(one, 0, 5)
+    lock(one, 0, 5, EXCLUSIVE)

@@ -106,9 +106,9 @@ async def _lock(
                 handle, start, end, exclusive=exclusive, waits=True, on_wait=request.pend
             )
     except asyncio.CancelledError:
-        if request.tree.client is not None:
+        if request.tree.id in request.session.trees:
             raise
-        # The tree is disconnected, and with it all locks end. Windows answers that it was granted.
+        # The tree or the session ends, and with it all locks. Windows answers that it was granted.
         task = asyncio.current_task()
         assert task is not None
         task.uncancel()
