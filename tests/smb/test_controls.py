@@ -115,3 +115,12 @@ def test_compression(client: SmbClient) -> None:
     assert ioctl(opened, 0x0009_C040, b"\0\0").status == NtStatus.SUCCESS
     assert ioctl(opened, 0x0009_C040, b"\1\0").status == NtStatus.NOT_SUPPORTED
     opened.close()
+
+
+def test_unknown_code_without_an_open(client: SmbClient) -> None:
+    opened = client.open("file", disposition=OVERWRITE_IF)
+    for file_id in (b"\1" * 16, b"\xff" * 16):
+        opened.file_id, own = file_id, opened.file_id
+        assert ioctl(opened, 0x0009_00C0).status == NtStatus.FILE_CLOSED
+        opened.file_id = own
+    opened.close()

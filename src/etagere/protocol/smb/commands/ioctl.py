@@ -19,7 +19,7 @@ from etagere.protocol.smb.buffers import decode_utf16, variable_part
 from etagere.protocol.smb.copy_chunks import copy_chunks, resume_key
 from etagere.protocol.smb.header import HEADER_BYTES
 from etagere.protocol.smb.negotiation import validate_negotiate
-from etagere.protocol.smb.requests import RELATED_FILE_ID, Reply, Request
+from etagere.protocol.smb.requests import Reply, Request
 from etagere.protocol.smb.srvsvc import PIPE
 from etagere.protocol.smb.state import Open
 from etagere.protocol.smb.status import SmbError
@@ -84,9 +84,8 @@ async def ioctl(request: Request) -> Reply:
     control = Control(request, asked, data)
     carry_out = _CONTROLS.get(asked.code)
     if carry_out is None:
-        if asked.persistent != RELATED_FILE_ID:
-            # An open that does not exist is the more important error.
-            _ = control.opened
+        # An open that does not exist is the more important error.
+        _ = control.opened
         raise SmbError(NtStatus.INVALID_DEVICE_REQUEST)
     output = await carry_out(control)
     return _reply(control, output)
