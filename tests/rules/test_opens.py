@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import product
 
 import pytest
@@ -13,6 +14,7 @@ from etagere.rules.opens import (
     RANGE_LOCKS_MAX,
     ROOT_HANDLES_MAX,
     Access,
+    LockIndex,
     OpenMode,
     RangeLock,
     RestAccess,
@@ -202,3 +204,17 @@ def test_the_number_of_locks_is_limited() -> None:
     more = RangeLock(1, RANGE_LOCKS_MAX, RANGE_LOCKS_MAX + 1, exclusive=True)
     assert check_lock(more, locks[1:]) is None
     assert code(check_lock(more, locks)) == "FileLockConflict"
+
+
+def test_the_index_of_locks_agrees_with_the_comparison_with_each() -> None:
+    chosen = random.Random(1)
+
+    def any_lock() -> RangeLock:
+        start = chosen.randrange(12)
+        is_exclusive = bool(chosen.randrange(2))
+        return RangeLock(chosen.randrange(3), start, start + chosen.randrange(5), is_exclusive)
+
+    for _ in range(5_000):
+        locks = [any_lock() for _ in range(chosen.randrange(8))]
+        asked = any_lock()
+        assert LockIndex(locks).excludes(asked) == (check_lock(asked, locks) is not None)

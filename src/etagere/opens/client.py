@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from etagere.clock import Clock
@@ -233,10 +233,10 @@ class ShareClient:
         """Locks all ranges, or none, without waiting for other locks."""
         await self.share.lock(handle, ranges)
 
-    def unlock(self, handle: Handle, start: int, end: int) -> bool:
-        """Removes the oldest lock of a handle on exactly this range; returns whether there was
-        one."""
-        return self.share.unlock(handle, start, end)
+    def unlock(self, handle: Handle, ranges: Iterable[tuple[int, int]]) -> bool:
+        """Removes the oldest lock of a handle on exactly each range, up to the first range that has
+        none; returns whether all had one."""
+        return self.share.unlock(handle, ranges)
 
     def check_read(self, handle: Handle, start: int, end: int) -> None:
         """Refuses to read bytes that others have locked."""

@@ -51,7 +51,7 @@ class OpenEntry:
     data_handles: int = 0
     """The number of handles with more than access to attributes."""
     locks: list[RangeLock] = field(default_factory=list)
-    lock_queue: list[LockWaiter] = field(default_factory=list)
+    lock_queue: dict[LockWaiter, None] = field(default_factory=dict)
     """Those who wait for locks, in their order."""
     grants: dict[CacheGrant, None] = field(default_factory=dict)
     """What clients may cache. A grant that was broken to nothing is not among them."""

@@ -302,10 +302,10 @@ class ShareOpens:
         """Locks all ranges, or none."""
         await lock(handle, ranges, self.rest, self.changes, waits=waits, on_wait=on_wait)
 
-    def unlock(self, handle: Handle, start: int, end: int) -> bool:
-        """Removes the oldest lock of this handle on exactly this range; returns whether there was
-        one."""
-        return unlock(handle, start, end, self.rest)
+    def unlock(self, handle: Handle, ranges: Iterable[tuple[int, int]]) -> bool:
+        """Removes the oldest lock of this handle on exactly each range, up to the first range that
+        has none; returns whether all had one."""
+        return unlock(handle, ranges, self.rest)
 
     def check_read(self, handle: Handle, start: int, end: int) -> None:
         """Refuses to read bytes that others have locked."""

@@ -8,7 +8,9 @@ it again; they never conflict with each other, only with SMB opens.
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from etagere.errors import Refusal
@@ -160,7 +162,7 @@ class RangeLock(NamedTuple):
 
 LOCK_NOT_GRANTED: Final = Refusal("FileLockConflict", nt_status_override=NtStatus.LOCK_NOT_GRANTED)
 RANGE_LOCKS_MAX: Final = 4_096
-"""The maximum number of locks on one file, each of which is compared with every new one."""
+"""The maximum number of locks on one file. A read or a write is compared with each of them."""
 
 
 def check_rest_write(locks: Iterable[RangeLock]) -> Refusal | None:
@@ -204,6 +206,55 @@ def delays_lock(in_progress: RestAccess, *, exclusive: bool) -> bool:
     if in_progress is RestAccess.READ:
         return exclusive
     return in_progress in (RestAccess.WRITE, RestAccess.REPLACE)
+
+
+class LockIndex:
+    """Finds out which new locks a set of locks excludes: each in logarithmic time, instead of a
+    comparison with all of them.
+
+    The locks are sorted by their start. Of those that start before the end of a new one, only the
+    ends matter that are farthest: any at all, and for exclusive locks that of one handle and that
+    of another.
+    """
+
+    def __init__(self, locks: Iterable[RangeLock]) -> None:
+        ordered = sorted(locks, key=lambda one: one.start)
+        self.count = len(ordered)
+        self._starts = [one.start for one in ordered]
+        self._ends = list(accumulate((one.end for one in ordered), max))
+        exclusive = [one for one in ordered if one.exclusive]
+        self._exclusive_starts = [one.start for one in exclusive]
+        self._exclusive_ends = list(accumulate(map(_end_of_exclusive, exclusive), _farthest))
+
+    def excludes(self, asked: RangeLock) -> bool:
+        """Whether a lock is refused, as by `check_lock`."""
+        if asked.exclusive:
+            at = bisect_left(self._starts, asked.end)
+            return at > 0 and self._ends[at - 1] > asked.start
+        at = bisect_left(self._exclusive_starts, asked.end)
+        if not at:
+            return False
+        end, handle, end_of_others = self._exclusive_ends[at - 1]
+        return (end_of_others if handle == asked.handle else end) > asked.start
+
+
+_ExclusiveEnd = tuple[int, int, int]
+"""The farthest end of exclusive locks, the handle that it is of, and the farthest end of another
+handle; -1: there is no other."""
+
+
+def _end_of_exclusive(lock: RangeLock) -> _ExclusiveEnd:
+    return lock.end, lock.handle, -1
+
+
+def _farthest(known: _ExclusiveEnd, following: _ExclusiveEnd) -> _ExclusiveEnd:
+    end, handle, end_of_others = known
+    new_end, new_handle, _ = following
+    if new_handle == handle:
+        return max(end, new_end), handle, end_of_others
+    if new_end > end:
+        return new_end, new_handle, end
+    return end, handle, max(end_of_others, new_end)
 
 
 def check_lock(asked: RangeLock, locks: Iterable[RangeLock]) -> Refusal | None:

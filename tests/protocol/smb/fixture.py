@@ -115,9 +115,9 @@ class FakeShare:
     def acknowledge_lease(self, client: bytes, key: bytes, state: Caching) -> None:
         self.calls.append(("acknowledge", client, key, state))
 
-    def unlock(self, handle: Handle, start: int, end: int) -> bool:
-        self.calls.append(("unlock", start, end))
-        return start not in self.conflicts
+    def unlock(self, handle: Handle, ranges: Sequence[tuple[int, int]]) -> bool:
+        self.calls.append(("unlock", *ranges))
+        return all(start not in self.conflicts for start, _ in ranges)
 
     # The contents of files
 

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from etagere.nt_status import NtStatus
-from etagere.protocol.smb.commands.locks import lock
+from etagere.protocol.smb.commands.locks import ELEMENTS_MAX, lock
 from tests.protocol.smb.fixture import HANDLE_ID, FakeRequest, FakeShare, new_open, run, status
 
 SHARED, EXCLUSIVE, UNLOCK, AT_ONCE = 0x1, 0x2, 0x4, 0x10
@@ -57,9 +57,26 @@ def test_all_ranges_or_none() -> None:
 def test_unlock() -> None:
     share = FakeShare(conflicts={7})
     run(lock, FakeRequest(body((5, 1, UNLOCK), (6, 2, UNLOCK)), share, new_open()))
-    assert share.calls == [("unlock", 5, 6), ("unlock", 6, 8)]
+    assert share.calls == [("unlock", (5, 6), (6, 8))]
     request = FakeRequest(body((7, 1, UNLOCK)), share, new_open())
     assert status(lock, request) is NtStatus.RANGE_NOT_LOCKED
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ((7, 1, SHARED), NtStatus.INVALID_PARAMETER),
+        (((1 << 64) - 1, 2, UNLOCK), NtStatus.INVALID_LOCK_RANGE),
+        (((1 << 64) - 1, 2, SHARED), NtStatus.INVALID_PARAMETER),
+    ],
+)
+def test_ranges_before_a_wrong_one_are_unlocked(
+    wrong: tuple[int, int, int], expected: NtStatus
+) -> None:
+    share = FakeShare()
+    request = FakeRequest(body((5, 1, UNLOCK), wrong, (8, 1, UNLOCK)), share, new_open())
+    assert status(lock, request) is expected
+    assert share.calls == [("unlock", (5, 6))]
 
 
 @pytest.mark.parametrize(
@@ -75,6 +92,8 @@ def test_unlock() -> None:
         (body((0, 1, 0x20)), NtStatus.INVALID_PARAMETER),
         (body((0, 1, SHARED), (1, 1, SHARED)), NtStatus.INVALID_PARAMETER),
         (body((0, 1, SHARED | AT_ONCE), (1, 1, UNLOCK)), NtStatus.INVALID_PARAMETER),
+        (body(*[(0, 1, SHARED | AT_ONCE)] * ELEMENTS_MAX), NtStatus.SUCCESS),
+        (body(*[(0, 1, UNLOCK)] * (ELEMENTS_MAX + 1)), NtStatus.INSUFFICIENT_RESOURCES),
         (body(((1 << 64) - 1, 2, SHARED | AT_ONCE)), NtStatus.INVALID_LOCK_RANGE),
         (body(((1 << 64) - 1, 1, SHARED | AT_ONCE)), NtStatus.SUCCESS),
         (body(((1 << 64) - 1, 0, SHARED | AT_ONCE)), NtStatus.SUCCESS),

@@ -48,6 +48,7 @@ from etagere.protocol.smb.create_contexts import (
     pack_maximal_access,
     parse_contexts,
 )
+from etagere.protocol.smb.filetimes import FILETIME_MAX
 from etagere.protocol.smb.header import HEADER_BYTES
 from etagere.protocol.smb.information.files import NORMAL, network_open
 from etagere.protocol.smb.information.security import permission_of_new
@@ -213,8 +214,8 @@ def _path(asked: CreateRequest, contexts: CreateContexts) -> RequestedPath:
     path = decode_path(asked.name)
     if contexts.snapshot:
         path = path._replace(snapshot=snapshot_at(contexts.snapshot))
-    if path.snapshot is not None and path.snapshot < 0:
-        # Before 1970 there was none.
+    if path.snapshot is not None and not 0 <= path.snapshot <= FILETIME_MAX:
+        # Before 1970 there was none, and what is no time at all is the time of none.
         raise SmbError(NtStatus.OBJECT_NAME_NOT_FOUND)
     return path
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etagere.nt_status import NtStatus
@@ -32,6 +33,8 @@ _LOCKING: Final = frozenset(
     {_SHARED, _EXCLUSIVE, _SHARED | _FAIL_IMMEDIATELY, _EXCLUSIVE | _FAIL_IMMEDIATELY}
 )
 _RANGE_END_MAX: Final = 1 << 64
+ELEMENTS_MAX: Final = 256
+"""The maximum number of ranges in a request; Linux sends up to 170."""
 
 
 class LockElement(NamedTuple):
@@ -55,6 +58,8 @@ def parse_lock(body: memoryview) -> LockRequest:
     end = _REQUEST.size + count * _ELEMENT.size
     if not count or end > len(body):
         raise SmbError(NtStatus.INVALID_PARAMETER)
+    if count > ELEMENTS_MAX:
+        raise SmbError(NtStatus.INSUFFICIENT_RESOURCES)
     elements = tuple(
         LockElement(offset, offset + length, flags)
         for offset, length, flags in _ELEMENT.iter_unpack(body[_REQUEST.size : end])
@@ -78,12 +83,16 @@ async def lock(request: Request) -> Reply:
 
 def _unlock(client: ShareClient, handle: Handle, elements: Sequence[LockElement]) -> None:
     """Unlocks ranges up to the first that is wrong; those before it stay unlocked."""
-    for element in elements:
-        if element.flags != _UNLOCK:
-            raise SmbError(NtStatus.INVALID_PARAMETER)
-        _check_range(element)
-        if not client.unlock(handle, element.start, element.end):
-            raise SmbError(NtStatus.RANGE_NOT_LOCKED)
+    ranges = list(takewhile(_is_valid_unlock, elements))
+    if not client.unlock(handle, [(one.start, one.end) for one in ranges]):
+        raise SmbError(NtStatus.RANGE_NOT_LOCKED)
+    if len(ranges) < len(elements):
+        is_unlock = elements[len(ranges)].flags == _UNLOCK
+        raise SmbError(NtStatus.INVALID_LOCK_RANGE if is_unlock else NtStatus.INVALID_PARAMETER)
+
+
+def _is_valid_unlock(element: LockElement) -> bool:
+    return element.flags == _UNLOCK and element.end <= _RANGE_END_MAX
 
 
 async def _lock(
