@@ -101,6 +101,8 @@ class OpenTable:
             await share.rest.admit(claims, seconds_max)
             try:
                 result = await run(replace(path, expected_id=located.entry_id))
+                if access is RestAccess.DELETE:
+                    share.gathered.discard(located.entry_id)
                 if share.watches:
                     share.watches.report(rest_changes(access, located, result))
                 return result
@@ -160,6 +162,8 @@ class OpenTable:
                     replace(path, expected_id=located.entry_id),
                     replace(destination, expected_id=target.entry_id),
                 )
+                if target.entry_id != located.entry_id:
+                    share.gathered.discard(target.entry_id)
                 if share.watches:
                     share.watches.report(renamed(located, target, destination.components[-1]))
                 return result
