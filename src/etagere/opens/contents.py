@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeVar
 
 from etagere.bodies.store import BodyStore
 from etagere.config import MIB
-from etagere.engine.interface import Engine, Refused
+from etagere.engine.interface import Engine, Refused, Unknown
 from etagere.errors import Refusal
 from etagere.model.open_files import ListAllocated, OpenFileRef, ReadOpenFile
 from etagere.model.shares import ShareName
@@ -363,7 +363,11 @@ class FileContents:
 
     async def store(self, file: GatheredFile, layer: Layer) -> bool:
         """Stores a layer; as in `Storage`."""
-        return await store_layer(self._engine, self._store, file.ref, layer)
+        try:
+            return await store_layer(self._engine, self._store, file.ref, layer)
+        except Unknown:
+            # The writer process is being restarted. To store it twice does no harm.
+            return await store_layer(self._engine, self._store, file.ref, layer)
 
     def ended(self, layer: Layer) -> None:
         """Releases the memory of a layer; as in `Storage`."""

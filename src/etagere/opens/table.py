@@ -323,7 +323,12 @@ class OpenTable:
             del self._shares[key]
 
     async def _delete(self, path: EntryPath, is_directory: bool) -> None:
-        await self._engine.write(entries.delete_entry, DeleteEntry(path, is_directory))
+        command = DeleteEntry(path, is_directory)
+        try:
+            await self._engine.write(entries.delete_entry, command)
+        except Unknown:
+            # The writer process is being restarted. If it has deleted the entry, this is refused.
+            await self._engine.write(entries.delete_entry, command)
         share = self._shares.get(path.ref.share.key)
         if share is not None and path.expected_id is not None:
             share.gathered.discard(path.expected_id)
