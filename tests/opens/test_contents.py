@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from etagere.config import MIB
-from etagere.engine.interface import Fault, FaultReason
+from etagere.engine.interface import Fault, FaultReason, Unknown
 from etagere.model.files import EntryPath, RenameEntry, SetEntryProperties
 from etagere.model.shares import SnapshotShare
 from etagere.opens import gathering
+from etagere.opens.table import OpenTable
 from etagere.operations.file import entries, renames, shares
 from etagere.rules.file_attributes import FileAttributes
 from etagere.rules.opens import Access, RestAccess
@@ -460,6 +462,19 @@ async def test_everything_is_stored_at_the_end(f: ContentsFixture) -> None:
 
 
 @contents_test
+async def test_what_cannot_be_stored_is_tried_again_at_the_end(f: ContentsFixture) -> None:
+    await f.start()
+    handle = await f.opened_file()
+    await f.smb_write(handle, 0, b"abc")
+    f.watched.fault = Unknown("the writer process went away")
+    storing = asyncio.ensure_future(f.contents.store_all(10.0))
+    await asyncio.sleep(0.05)
+    f.watched.fault = None
+    await storing
+    assert await f.stored_bytes() == b"abc"
+
+
+@contents_test
 async def test_a_file_that_is_deleted_on_close_is_not_stored(f: ContentsFixture) -> None:
     await f.start()
     await f.put("f")
@@ -510,3 +525,34 @@ async def test_reads_and_writes_follow_a_file_that_is_renamed(f: ContentsFixture
     await waiting[1]
     await f.flush(handle)
     assert await f.smb_read(handle) == await f.rest_bytes("g") == b"abc3456789"
+
+
+@contents_test
+async def test_a_close_reports_that_a_file_was_not_deleted(f: ContentsFixture) -> None:
+    engine: Any = f.watched
+    f.table = OpenTable(engine)
+    await f.start()
+    await f.put("f")
+    handle = await opened(f.client, "f", R | W | D, deletes_on_close=True)
+    await f.smb_write(handle, 0, b"abc")
+    f.watched.fault = Unknown("the writer process went away")
+    with pytest.raises(Unknown):
+        await f.client.close(handle)
+    assert not f.client.share.deletions
+    f.watched.fault = None
+    assert await f.rest_bytes() == b"abc"
+
+
+@contents_test
+async def test_files_that_cannot_be_stored_can_be_deleted_and_replaced(f: ContentsFixture) -> None:
+    await f.start()
+    for name in ("f", "g"):
+        await f.smb_write(await f.opened_file(name), 0, b"abc")
+    await f.put("h", b"h")
+    f.watched.fault = _FULL
+    await f.client.disconnect()
+    await f.connect()
+    await f.rest_delete("f")
+    await f.rest_rename("h", "g", replace=True)
+    assert f.memory.used == 0
+    assert await f.rest_bytes("g") == b"h"

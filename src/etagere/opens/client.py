@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from etagere.clock import Clock
-from etagere.engine.interface import Engine, Refused
+from etagere.engine.interface import Engine, Fault, Refused, Unknown
 from etagere.errors import Refusal
 from etagere.model.files import (
     ChangedTimes,
@@ -93,21 +93,23 @@ class ShareClient:
 
     async def close(self, handle: Handle) -> None:
         """Closes a handle; returns when what it wrote is durable, and when its entry is deleted, if
-        it is deleted on close. If something cannot be stored, raises `Fault` or `Unknown` once the
-        handle is closed."""
+        it is deleted on close. If something cannot be stored or deleted, raises `Fault` or
+        `Unknown` once the handle is closed."""
         entry = handle.entry
         deletes = entry.is_delete_pending or handle.deletes_on_close
         try:
             if entry.snapshot is None and not (deletes and len(entry.handles) == 1):
                 await self.share.gathered.flush(entry.id)
         finally:
-            await self._close(handle)
+            failure = await self._close(handle)
+        if failure is not None:
+            raise failure
 
-    async def _close(self, handle: Handle) -> None:
+    async def _close(self, handle: Handle) -> Fault | Unknown | None:
+        """Closes a handle; returns why its entry could not be deleted, if that was to be done."""
         self.handles.pop(handle.id, None)
         deletion = self.share.close(handle)
-        if deletion is not None:
-            await asyncio.shield(deletion)
+        return None if deletion is None else await asyncio.shield(deletion)
 
     async def disconnect(self) -> None:
         """Closes all handles and leaves the share. Gathered writes are stored later."""

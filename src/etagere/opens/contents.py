@@ -9,6 +9,7 @@ Byte-range locks are checked by the caller.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +17,7 @@ from typing import Final, Protocol, TypeVar
 
 from etagere.bodies.store import BodyStore
 from etagere.config import MIB
-from etagere.engine.interface import Engine, Refused
+from etagere.engine.interface import Engine, Refused, Unknown
 from etagere.errors import Refusal
 from etagere.model.open_files import ListAllocated, OpenFileRef, ReadOpenFile
 from etagere.model.shares import ShareName
@@ -53,7 +54,10 @@ _LOOK_SECONDS: Final = 0.05
 _COPIED_BYTES: Final = 1 * MIB
 _ATTEMPTS_MAX: Final = 20
 """How often a file that is being renamed is looked up."""
-_CLOSE_SECONDS_MAX: Final = 10.0
+_TRY_SECONDS: Final = 0.2
+"""How often everything is tried to be stored before the process ends."""
+_CLOSE_SECONDS_MAX: Final = 1.0
+"""How long the last attempt takes: most was stored while connections were drained."""
 
 
 class Memory(Protocol):
@@ -359,7 +363,11 @@ class FileContents:
 
     async def store(self, file: GatheredFile, layer: Layer) -> bool:
         """Stores a layer; as in `Storage`."""
-        return await store_layer(self._engine, self._store, file.ref, layer)
+        try:
+            return await store_layer(self._engine, self._store, file.ref, layer)
+        except Unknown:
+            # The writer process is being restarted. To store it twice does no harm.
+            return await store_layer(self._engine, self._store, file.ref, layer)
 
     def ended(self, layer: Layer) -> None:
         """Releases the memory of a layer; as in `Storage`."""
@@ -372,15 +380,20 @@ class FileContents:
         del self._files[file.entry.id]
         self._opens.forget_if_idle(file.share)
 
+    async def store_all(self, seconds_max: float) -> None:
+        """Stores everything that was written so far. What cannot be stored is tried again."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds_max):
+                while True:
+                    flushes = [file.flush() for file in self._files.values()]
+                    if not any(await asyncio.gather(*flushes, return_exceptions=True)):
+                        return
+                    await asyncio.sleep(_TRY_SECONDS)
+
     async def close(self) -> None:
-        """Stores everything before the process ends."""
-        files = list(self._files.values())
-        try:
-            async with asyncio.timeout(_CLOSE_SECONDS_MAX):
-                await asyncio.gather(*(file.flush() for file in files), return_exceptions=True)
-        except TimeoutError:
-            pass
-        for file in files:
+        """Stores the rest before the process ends."""
+        await self.store_all(_CLOSE_SECONDS_MAX)
+        for file in self._files.values():
             if not file.is_empty:
                 logger.error("writes to %s are lost: %s", file.entry.path, file.fault)
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from etagere.engine.interface import Refused
+from etagere.engine.interface import Fault, FaultReason, Refused, Unknown
 from etagere.errors import Refusal
 from etagere.model.files import EntryPath
 from etagere.model.shares import ShareName, ShareRef
@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 EntryDeleter = Callable[[EntryPath, bool], Awaitable[object]]
 """Deletes a file, or a directory, in the ledger."""
+Deletion = asyncio.Task[Fault | Unknown | None]
+"""A deletion in progress. Its result is why it failed, if it did."""
 
 
 class PendingDeletions:
@@ -33,7 +35,7 @@ class PendingDeletions:
         self._changes = changes
         self._watches = watches
         self._entries: dict[int, OpenEntry] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._tasks: dict[int, Deletion] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -43,7 +45,7 @@ class PendingDeletions:
         return frozenset(self._entries)
 
     @property
-    def in_progress(self) -> list[asyncio.Task[None]]:
+    def in_progress(self) -> list[Deletion]:
         return list(self._tasks.values())
 
     def refuse(self, located: LocatedEntry) -> None:
@@ -73,13 +75,13 @@ class PendingDeletions:
         for entry in list(self._entries.values()):
             self.clear(entry)
 
-    def start(self, entry: OpenEntry) -> asyncio.Task[None]:
+    def start(self, entry: OpenEntry) -> Deletion:
         """Deletes a marked entry whose last handle was closed."""
         task = asyncio.get_running_loop().create_task(self._carry_out(entry))
         self._tasks[entry.id] = task
         return task
 
-    async def _carry_out(self, entry: OpenEntry) -> None:
+    async def _carry_out(self, entry: OpenEntry) -> Fault | Unknown | None:
         path = EntryPath(ShareRef(self._share), entry.names, entry.id)
         try:
             await self._delete(path, entry.is_directory)
@@ -87,9 +89,14 @@ class PendingDeletions:
         except Refused as refused:
             # Made read-only, or filled, after it was marked. It stays, as in Windows.
             logger.info("%s was not deleted on close: %s", entry.path, refused.refusal.code)
-        except Exception:
+        except (Fault, Unknown) as failure:
+            logger.warning("%s was not deleted on close: %s", entry.path, failure)
+            return failure
+        except Exception as error:
             logger.exception("%s was not deleted on close", entry.path)
+            return Fault(FaultReason.FAILED, str(error))
         finally:
             del self._tasks[entry.id]
             del self._entries[entry.id]
             self._changes.notify()
+        return None

@@ -25,7 +25,7 @@ from etagere.opens.breaking import (
 )
 from etagere.opens.caches import LeaseTable
 from etagere.opens.changes import ChangeSignal
-from etagere.opens.deletions import EntryDeleter, PendingDeletions
+from etagere.opens.deletions import Deletion, EntryDeleter, PendingDeletions
 from etagere.opens.gathered_files import GatheredFiles
 from etagere.opens.handles import (
     Handle,
@@ -207,7 +207,7 @@ class ShareOpens:
             self.current if snapshot is None else self._snapshots.setdefault(snapshot, OpenTree())
         )
 
-    def close(self, handle: Handle) -> asyncio.Task[None] | None:
+    def close(self, handle: Handle) -> Deletion | None:
         """Closes a handle. Returns the deletion of its entry, if that begins with it."""
         if not handle.is_open:
             return None
@@ -230,7 +230,7 @@ class ShareOpens:
             return None
         return self.deletions.start(entry)
 
-    def force_close(self, handles: Iterable[Handle]) -> list[asyncio.Task[None]]:
+    def force_close(self, handles: Iterable[Handle]) -> list[Deletion]:
         """Closes handles and notifies their owners. Returns the deletions that this starts."""
         closed = [(handle, self.close(handle)) for handle in handles if handle.is_open]
         for handle, _ in closed:

@@ -102,6 +102,8 @@ class OpenTable:
             try:
                 expected = replace(path, expected_id=located.entry_id)
                 result = await _within_quota(share, lambda: run(expected))
+                if access is RestAccess.DELETE:
+                    share.gathered.discard(located.entry_id)
                 if share.watches:
                     share.watches.report(rest_changes(access, located, result))
                 return result
@@ -161,6 +163,8 @@ class OpenTable:
                     replace(path, expected_id=located.entry_id),
                     replace(destination, expected_id=target.entry_id),
                 )
+                if target.entry_id != located.entry_id:
+                    share.gathered.discard(target.entry_id)
                 if share.watches:
                     share.watches.report(renamed(located, target, destination.components[-1]))
                 return result
@@ -320,7 +324,12 @@ class OpenTable:
             del self._shares[key]
 
     async def _delete(self, path: EntryPath, is_directory: bool) -> None:
-        await self._engine.write(entries.delete_entry, DeleteEntry(path, is_directory))
+        command = DeleteEntry(path, is_directory)
+        try:
+            await self._engine.write(entries.delete_entry, command)
+        except Unknown:
+            # The writer process is being restarted. If it has deleted the entry, this is refused.
+            await self._engine.write(entries.delete_entry, command)
         share = self._shares.get(path.ref.share.key)
         if share is not None and path.expected_id is not None:
             share.gathered.discard(path.expected_id)

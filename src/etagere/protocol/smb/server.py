@@ -109,8 +109,10 @@ class SmbServer:
 
     async def drain(self, grace_seconds: float) -> None:
         """Stops accepting, finishes the requests in progress, closes everything that clients have
-        open, and ends their connections."""
+        open, ends their connections, and stores what they have written."""
         self._listener.stop()
+        # Slow clients must not take the time that this needs.
+        storing = asyncio.create_task(self.services.contents.store_all(grace_seconds))
         for protocol in list(self.connections):
             self.keep(asyncio.create_task(protocol.finish()))
         await self._wait(grace_seconds)
@@ -119,6 +121,7 @@ class SmbServer:
         for protocol in list(self.connections):
             protocol.abort()
         await self._wait(_ABORT_SECONDS)
+        await storing
         if self._sweeper is not None:
             self._sweeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
