@@ -18,6 +18,7 @@ from etagere.operations.accounts import add_account
 from etagere.protocol.smb import limits, logons, sessions, trees
 from etagere.protocol.smb.header import Command, Flags
 from etagere.protocol.smb.logons import LogonDelays
+from etagere.protocol.smb.signing import SigningAlgorithm
 from etagere.settings import ConfiguredAccount, Settings, decode_key
 from tests.protocol.smb.frames import (
     ECHO,
@@ -375,11 +376,31 @@ def test_binding_is_refused(
         for signs in (True, False):
             answer = await two.ask(Command.SESSION_SETUP, setup_body(b""), signs=signs)
             assert answer.status == NtStatus.USER_SESSION_DELETED
-            assert answer.is_signed == signs
+            assert answer.is_signed == (signs and one.algorithm != SigningAlgorithm.AES_GMAC)
         answer = await two.ask(Command.SESSION_SETUP, setup_body(b"", flags=1), session_id=5)
         assert answer.status == NtStatus.USER_SESSION_DELETED
         # The session is still there.
         assert (await one.connect_tree(r"\\s\IPC$")).status == NtStatus.SUCCESS
+
+    run(test)
+
+
+@pytest.mark.parametrize("algorithm", SigningAlgorithm)
+def test_request_that_is_repeated_in_another_connection(algorithm: SigningAlgorithm) -> None:
+    async def test(server: SmbFixture) -> None:
+        client = await server.log_on(signing=(algorithm,))
+        recorded = client.message(Command.SESSION_SETUP, setup_body(b"garbage"))
+        attacker = server.connect()
+        await attacker.negotiate([0x311])
+        while attacker.message_id < client.message_id - 1:
+            await attacker.ask(Command.ECHO, ECHO)
+        attacker.give(recorded)
+        answer = await attacker.answer()
+        assert answer.status == NtStatus.USER_SESSION_DELETED
+        # The nonce of AES-GMAC is the message ID: it is that of the response to the client.
+        assert answer.is_signed == (algorithm != SigningAlgorithm.AES_GMAC)
+        client.give(recorded)
+        assert (await client.answer()).is_signed
 
     run(test)
 

@@ -128,7 +128,7 @@ async def session_setup(request: ServerRequest) -> Reply:
 def _refuse_binding(request: ServerRequest) -> NtStatus:
     """Returns how a request to add a connection to a session is refused: the server does not
     support multiple channels. The statuses are those of other servers, which tests expect."""
-    other = _find_elsewhere(request)
+    other = _find_elsewhere(request, is_binding=True)
     if other is None:
         is_known = request.connection.session_table.find(request.header.session_id) is not None
         return NtStatus.ACCESS_DENIED if is_known else NtStatus.USER_SESSION_DELETED
@@ -145,17 +145,23 @@ def _refuse_binding(request: ServerRequest) -> NtStatus:
     return NtStatus.REQUEST_NOT_ACCEPTED
 
 
-def _find_elsewhere(request: ServerRequest) -> Connection | None:
+def _find_elsewhere(request: ServerRequest, *, is_binding: bool) -> Connection | None:
     """Returns the connection of the session of a request, if the session has signed it. The
-    response is signed then: clients do not accept it otherwise."""
+    response is signed then: clients do not accept it otherwise.
+
+    A request that was recorded in the other connection and is repeated here must not get a response
+    with an AES-GMAC signature: its nonce is that of the first response, and with two messages of
+    one nonce anybody can forge signatures. Clients that bind a connection take that risk.
+    """
     found = request.connection.session_table.find(request.header.session_id)
     if found is None:
         return None
     session, connection = found
     if session.signer is None or not session.signer.verify(request.message):
         return None
-    request.found_session = session
-    request.must_sign = True
+    if is_binding or connection.negotiated.signing_algorithm != SigningAlgorithm.AES_GMAC:
+        request.found_session = session
+        request.must_sign = True
     return connection
 
 
@@ -169,7 +175,7 @@ def _session(request: ServerRequest) -> Session:
     else:
         found = connection.sessions.get(session_id)
         if found is None:
-            _find_elsewhere(request)
+            _find_elsewhere(request, is_binding=False)
             raise SmbError(NtStatus.USER_SESSION_DELETED)
         session = found
     request.use_session(session)
