@@ -154,6 +154,55 @@ def test_many_failures_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> No
     run(test)
 
 
+def test_failures_do_not_end_the_sessions_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "FAILED_LOGONS_MAX", 2)
+
+    async def test(server: SmbFixture) -> None:
+        client = await server.log_on()
+        session_id = client.session_id
+        for _ in range(5):
+            client.session_id = 0
+            await client.log_on(ACCOUNT, WRONG_KEY)
+        client.session_id = session_id
+        assert (await client.connect_tree(r"\\server\IPC$")).status == NtStatus.SUCCESS
+        assert not client.is_aborted
+
+    run(test)
+
+
+def test_unknown_users_have_as_many_passwords_as_others() -> None:
+    async def test(server: SmbFixture) -> None:
+        await server.engine.write(add_account, AddAccount("stored", b"key 1", b"key 2"))
+        passwords = logons.Passwords(server.engine, server.settings)
+        found = [await passwords.of(user, "127.0.0.1") for user in ("stored", "nobody", "no/body")]
+        assert [len(one) for one in found] == [2, 2, 2]
+        other = logons.Passwords(server.engine, server.settings)
+        assert await other.of("nobody", "127.0.0.1") != found[1]
+
+    run(test)
+
+
+def test_delay_counts_from_the_request_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = 0.4
+    monkeypatch.setattr(logons, "LOGON_DELAY_SECONDS", seconds)
+    find = logons.Passwords.of
+
+    async def find_slowly(*arguments: Any) -> tuple[str, ...]:
+        await asyncio.sleep(seconds)
+        return await find(*arguments)
+
+    monkeypatch.setattr(logons.Passwords, "of", find_slowly)
+
+    async def test(server: SmbFixture) -> None:
+        client = server.connect()
+        await client.negotiate([0x311])
+        began = asyncio.get_running_loop().time()
+        assert (await client.log_on("nobody"))[-1].status == NtStatus.LOGON_FAILURE
+        assert seconds <= asyncio.get_running_loop().time() - began < 1.9 * seconds
+
+    run(test)
+
+
 # Encryption
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import logging
 import os
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,6 +24,8 @@ from etagere.protocol.smb.trees import close_tree
 if TYPE_CHECKING:
     from etagere.protocol.smb.connection import Connection
     from etagere.protocol.smb.exchanges import ServerRequest
+
+logger = logging.getLogger(__name__)
 
 _REQUEST: Final = struct.Struct("<HBBIIHHQ")
 _RESPONSE: Final = struct.Struct("<HHHH")
@@ -87,6 +90,7 @@ class SessionTable:
 
 async def session_setup(request: ServerRequest) -> Reply:
     """Takes a step of a logon: of a new session, or of one that is authenticated again."""
+    began = asyncio.get_running_loop().time()
     connection = request.connection
     setup = parse_session_setup(request.message, request.body)
     if setup.flags & RequestFlag.BINDING:
@@ -102,7 +106,8 @@ async def session_setup(request: ServerRequest) -> Reply:
     try:
         step = await session.acceptor.accept(setup.token, connection.passwords_of)
     except (LogonFailed, SmbError) as error:
-        await _end_failed(connection, session)
+        logger.info("refused a logon of SMB client %s: %s", connection.client, error)
+        await _end_failed(connection, session, began)
         if isinstance(error, SmbError):
             raise
         raise SmbError(NtStatus.LOGON_FAILURE) from None
@@ -211,12 +216,17 @@ def _reply(session: Session, token: bytes, status: NtStatus = NtStatus.SUCCESS) 
     return Reply(fixed + token, status)
 
 
-async def _end_failed(connection: Connection, session: Session) -> None:
-    """Ends a session whose client does not know the password, and makes the client wait."""
+async def _end_failed(connection: Connection, session: Session, began: float) -> None:
+    """Ends a session whose client does not know the password, and makes the client wait.
+
+    The delay counts from the request on: how long it took to refuse it may depend on the user.
+    """
     await end_session(connection, session)
     connection.failed_logons += 1
-    await asyncio.sleep(connection.logon_delay())
-    if connection.failed_logons > FAILED_LOGONS_MAX:
+    end = began + connection.logon_delay()
+    await asyncio.sleep(end - asyncio.get_running_loop().time())
+    # Other users of the connection must not suffer from somebody who forgot the password.
+    if connection.failed_logons > FAILED_LOGONS_MAX and not connection.has_authenticated_session:
         raise Disconnect("too many failed logons")
 
 
