@@ -18,6 +18,7 @@ from etagere.operations.accounts import add_account
 from etagere.protocol.smb import limits, logons, sessions, trees
 from etagere.protocol.smb.header import Command, Flags
 from etagere.protocol.smb.logons import LogonDelays
+from etagere.protocol.smb.signing import SigningAlgorithm
 from etagere.settings import ConfiguredAccount, Settings, decode_key
 from tests.protocol.smb.frames import (
     ECHO,
@@ -149,6 +150,55 @@ def test_many_failures_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> No
         await asyncio.sleep(0.05)
         assert await client.settle() == []
         assert client.is_aborted
+
+    run(test)
+
+
+def test_failures_do_not_end_the_sessions_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "FAILED_LOGONS_MAX", 2)
+
+    async def test(server: SmbFixture) -> None:
+        client = await server.log_on()
+        session_id = client.session_id
+        for _ in range(5):
+            client.session_id = 0
+            await client.log_on(ACCOUNT, WRONG_KEY)
+        client.session_id = session_id
+        assert (await client.connect_tree(r"\\server\IPC$")).status == NtStatus.SUCCESS
+        assert not client.is_aborted
+
+    run(test)
+
+
+def test_unknown_users_have_as_many_passwords_as_others() -> None:
+    async def test(server: SmbFixture) -> None:
+        await server.engine.write(add_account, AddAccount("stored", b"key 1", b"key 2"))
+        passwords = logons.Passwords(server.engine, server.settings)
+        found = [await passwords.of(user, "127.0.0.1") for user in ("stored", "nobody", "no/body")]
+        assert [len(one) for one in found] == [2, 2, 2]
+        other = logons.Passwords(server.engine, server.settings)
+        assert await other.of("nobody", "127.0.0.1") != found[1]
+
+    run(test)
+
+
+def test_delay_counts_from_the_request_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = 0.4
+    monkeypatch.setattr(logons, "LOGON_DELAY_SECONDS", seconds)
+    find = logons.Passwords.of
+
+    async def find_slowly(*arguments: Any) -> tuple[str, ...]:
+        await asyncio.sleep(seconds)
+        return await find(*arguments)
+
+    monkeypatch.setattr(logons.Passwords, "of", find_slowly)
+
+    async def test(server: SmbFixture) -> None:
+        client = server.connect()
+        await client.negotiate([0x311])
+        began = asyncio.get_running_loop().time()
+        assert (await client.log_on("nobody"))[-1].status == NtStatus.LOGON_FAILURE
+        assert seconds <= asyncio.get_running_loop().time() - began < 1.9 * seconds
 
     run(test)
 
@@ -375,11 +425,31 @@ def test_binding_is_refused(
         for signs in (True, False):
             answer = await two.ask(Command.SESSION_SETUP, setup_body(b""), signs=signs)
             assert answer.status == NtStatus.USER_SESSION_DELETED
-            assert answer.is_signed == signs
+            assert answer.is_signed == (signs and one.algorithm != SigningAlgorithm.AES_GMAC)
         answer = await two.ask(Command.SESSION_SETUP, setup_body(b"", flags=1), session_id=5)
         assert answer.status == NtStatus.USER_SESSION_DELETED
         # The session is still there.
         assert (await one.connect_tree(r"\\s\IPC$")).status == NtStatus.SUCCESS
+
+    run(test)
+
+
+@pytest.mark.parametrize("algorithm", SigningAlgorithm)
+def test_request_that_is_repeated_in_another_connection(algorithm: SigningAlgorithm) -> None:
+    async def test(server: SmbFixture) -> None:
+        client = await server.log_on(signing=(algorithm,))
+        recorded = client.message(Command.SESSION_SETUP, setup_body(b"garbage"))
+        attacker = server.connect()
+        await attacker.negotiate([0x311])
+        while attacker.message_id < client.message_id - 1:
+            await attacker.ask(Command.ECHO, ECHO)
+        attacker.give(recorded)
+        answer = await attacker.answer()
+        assert answer.status == NtStatus.USER_SESSION_DELETED
+        # The nonce of AES-GMAC is the message ID: it is that of the response to the client.
+        assert answer.is_signed == (algorithm != SigningAlgorithm.AES_GMAC)
+        client.give(recorded)
+        assert (await client.answer()).is_signed
 
     run(test)
 

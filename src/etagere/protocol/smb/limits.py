@@ -40,7 +40,7 @@ OPENS_PER_SESSION_MAX: Final = 65_536
 # Logons
 
 FAILED_LOGONS_MAX: Final = 8
-"""After this many, a connection is closed."""
+"""After this many, a connection without an authenticated session is closed."""
 LOGON_DELAY_SECONDS: Final = 0.25
 """The delay of the response to the first failed logon from an address. It doubles with each."""
 LOGON_DELAY_SECONDS_MAX: Final = 4.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from typing import Final
 
 from etagere.engine.interface import Engine
@@ -15,8 +16,8 @@ from etagere.protocol.smb.limits import (
     LOGON_MEMORY_SECONDS,
 )
 from etagere.protocol.smb.status import SmbError, status_of
-from etagere.rules.accounts import check_built_in_access
-from etagere.settings import Settings
+from etagere.rules.accounts import KEY_NUMBERS, check_built_in_access
+from etagere.settings import KEY_BYTES_MAX, Settings
 
 _DOUBLINGS_MAX: Final = 32
 
@@ -32,16 +33,18 @@ class Passwords:
             **{name: account.keys for name, account in BUILT_IN.items()},
             **{account.name: account.keys for account in settings.accounts},
         }
+        # Nobody knows them. It takes as long to refuse a user that does not exist as one that does.
+        self._unknown_user_keys = tuple(os.urandom(KEY_BYTES_MAX) for _ in KEY_NUMBERS)
 
     async def of(self, user: str, client_address: str) -> tuple[str, ...]:
-        """Returns the passwords of a user; none if there is no such user."""
+        """Returns the passwords of a user; random ones if there is no such user."""
         refusal = check_built_in_access(user, client_address, None, self._settings)
         if refusal is not None:
             raise SmbError(status_of(refusal))
         keys = self._configured.get(user)
         if keys is None:
             stored = await self._engine.read(get_account, user)
-            keys = () if stored is None else stored.keys
+            keys = self._unknown_user_keys if stored is None else stored.keys
         return tuple(base64.b64encode(key).decode("ascii") for key in dict.fromkeys(keys))
 
 

@@ -227,7 +227,7 @@ class NtlmAcceptor:
             if hmac.compare_digest(_hmac_md5(response_key, proven), proof):
                 found = _hmac_md5(response_key, proof)
         if found is None:
-            raise LogonFailed("the password is wrong" if passwords else "the user does not exist")
+            raise LogonFailed("the user or the password is wrong")
         return found
 
     def _check_mic(self, message: AuthenticateMessage, session_key: bytes) -> None:

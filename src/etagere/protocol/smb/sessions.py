@@ -91,6 +91,7 @@ class SessionTable:
 
 async def session_setup(request: ServerRequest) -> Reply:
     """Takes a step of a logon: of a new session, or of one that is authenticated again."""
+    began = asyncio.get_running_loop().time()
     connection = request.connection
     setup = parse_session_setup(request.message, request.body)
     if setup.flags & RequestFlag.BINDING:
@@ -107,8 +108,8 @@ async def session_setup(request: ServerRequest) -> Reply:
         step = await session.acceptor.accept(setup.token, connection.passwords_of)
     except (LogonFailed, SmbError) as error:
         # The text is one of this server's.
-        logger.info("SMB client %s could not log on: %s", connection.client, error)
-        await _end_failed(connection, session)
+        logger.info("refused a logon of SMB client %s: %s", connection.client, error)
+        await _end_failed(connection, session, began)
         if isinstance(error, SmbError):
             raise
         raise SmbError(NtStatus.LOGON_FAILURE) from None
@@ -134,7 +135,7 @@ async def session_setup(request: ServerRequest) -> Reply:
 def _refuse_binding(request: ServerRequest) -> NtStatus:
     """Returns how a request to add a connection to a session is refused: the server does not
     support multiple channels. The statuses are those of other servers, which tests expect."""
-    other = _find_elsewhere(request)
+    other = _find_elsewhere(request, is_binding=True)
     if other is None:
         is_known = request.connection.session_table.find(request.header.session_id) is not None
         return NtStatus.ACCESS_DENIED if is_known else NtStatus.USER_SESSION_DELETED
@@ -151,17 +152,23 @@ def _refuse_binding(request: ServerRequest) -> NtStatus:
     return NtStatus.REQUEST_NOT_ACCEPTED
 
 
-def _find_elsewhere(request: ServerRequest) -> Connection | None:
+def _find_elsewhere(request: ServerRequest, *, is_binding: bool) -> Connection | None:
     """Returns the connection of the session of a request, if the session has signed it. The
-    response is signed then: clients do not accept it otherwise."""
+    response is signed then: clients do not accept it otherwise.
+
+    A request that was recorded in the other connection and is repeated here must not get a response
+    with an AES-GMAC signature: its nonce is that of the first response, and with two messages of
+    one nonce anybody can forge signatures. Clients that bind a connection take that risk.
+    """
     found = request.connection.session_table.find(request.header.session_id)
     if found is None:
         return None
     session, connection = found
     if session.signer is None or not session.signer.verify(request.message):
         return None
-    request.found_session = session
-    request.must_sign = True
+    if is_binding or connection.negotiated.signing_algorithm != SigningAlgorithm.AES_GMAC:
+        request.found_session = session
+        request.must_sign = True
     return connection
 
 
@@ -175,7 +182,7 @@ def _session(request: ServerRequest) -> Session:
     else:
         found = connection.sessions.get(session_id)
         if found is None:
-            _find_elsewhere(request)
+            _find_elsewhere(request, is_binding=False)
             raise SmbError(NtStatus.USER_SESSION_DELETED)
         session = found
     request.use_session(session)
@@ -216,12 +223,17 @@ def _reply(session: Session, token: bytes, status: NtStatus = NtStatus.SUCCESS) 
     return Reply(fixed + token, status)
 
 
-async def _end_failed(connection: Connection, session: Session) -> None:
-    """Ends a session whose client does not know the password, and makes the client wait."""
+async def _end_failed(connection: Connection, session: Session, began: float) -> None:
+    """Ends a session whose client does not know the password, and makes the client wait.
+
+    The delay counts from the request on: how long it took to refuse it may depend on the user.
+    """
     await end_session(connection, session)
     connection.failed_logons += 1
-    await asyncio.sleep(connection.logon_delay())
-    if connection.failed_logons > FAILED_LOGONS_MAX:
+    end = began + connection.logon_delay()
+    await asyncio.sleep(end - asyncio.get_running_loop().time())
+    # Other users of the connection must not suffer from somebody who forgot the password.
+    if connection.failed_logons > FAILED_LOGONS_MAX and not connection.has_authenticated_session:
         raise Disconnect("too many failed logons")
 
 

@@ -78,7 +78,7 @@ class Step(NamedTuple):
 
 
 PasswordsOf = Callable[[str], Awaitable[Sequence[str]]]
-"""Returns the passwords of a user, whose name is in lower case; none: there is no such user."""
+"""Returns the passwords of a user, whose name is in lower case."""
 
 
 class Acceptor:

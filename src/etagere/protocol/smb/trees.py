@@ -32,7 +32,6 @@ _ENCRYPT_DATA: Final = 0x8000
 _ALL_ACCESS: Final = 0x001F_01FF
 _PIPE_SHARE: Final = "ipc$"
 _PATH_BYTES_MAX: Final = 2_048
-_TREE_ID_MAX: Final = 0xFFFF_FFFE
 
 
 def parse_tree_connect(message: memoryview, body: memoryview) -> str:
