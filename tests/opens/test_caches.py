@@ -11,8 +11,9 @@ from etagere.opens.client import ShareClient
 from etagere.opens.handles import Handle
 from etagere.opens.requests import CachingRequest
 from etagere.rules.caching import Caching
-from etagere.rules.opens import EVERYTHING, Access
+from etagere.rules.opens import EVERYTHING, Access, RestAccess
 from tests.opens.fixture import NONE, OpensFixture, R, opened, opens_test
+from tests.operations.file.fixture import path_of
 from tests.operations.fixture import code_of
 
 FILE = "notes.txt"
@@ -250,3 +251,30 @@ async def test_a_client_that_still_uses_a_handle_below_a_directory(f: OpensFixtu
     await caching.opened(client, "dir/file", R)
     assert await code_of(f.rest_delete("dir", is_directory=True)) == "SharingViolation"
     assert caching.breaks == [CR]
+
+
+@opens_test
+async def test_nobody_caches_what_is_being_changed(f: OpensFixture) -> None:
+    """A client that reads the old bytes while a REST operation changes them would keep them."""
+    await f.create()
+    await f.put(FILE)
+    client = await f.connect()
+    for access, is_granted in (
+        (RestAccess.WRITE, False),
+        (RestAccess.SET, False),
+        (RestAccess.REPLACE, False),
+        (RestAccess.READ, True),
+        (RestAccess.QUERY, True),
+    ):
+        asked = CachingClient(CRH)
+
+        async def run(_: object, asked: CachingClient = asked) -> None:
+            await asked.opened(client, FILE)
+
+        await f.table.rest(path_of(FILE), access, run)
+        assert asked.grant.state == (CRH if is_granted else NONE), access
+        later = CachingClient(CRH)
+        await later.opened(client, FILE)
+        assert later.grant.state == CRH
+        for handle in list(client.handles.values()):
+            await client.close(handle)

@@ -120,8 +120,14 @@ def test_client_that_closes_its_cached_handle(
     assert not share.get_file_client(file).exists()
 
 
+_STEPS = {True: {RWH: [RH, R], RW: [R], RH: [R]}, False: {RWH: [0], RW: [0], RH: [R]}}
+"""By whether the operation reads and what the client caches: what it may still cache after each
+break."""
+
+
 @pytest.mark.parametrize("held", [RWH, RW, RH])
 @pytest.mark.parametrize("closes", [True, False])
+@pytest.mark.parametrize("name", ["get", "put range", "set metadata", "create"])
 def test_cached_handle_that_excludes_the_operation(
     client: SmbClient,
     share: ShareClient,
@@ -129,13 +135,14 @@ def test_cached_handle_that_excludes_the_operation(
     pool: ThreadPoolExecutor,
     held: int,
     closes: bool,
+    name: str,
 ) -> None:
     """A conflict of share modes also ends the caching of handles: the program may have closed the
     file."""
     breaks, lease = Breaks(client), Lease(client, file)
     opened = lease.open(held, ALL, share=0)
-    request = pool.submit(share.get_file_client(file).download_file)
-    steps = [left for left, is_told in ((held & ~W, held & W), (R, held & H)) if is_told]
+    request = pool.submit(operations(share, file)[name])
+    steps = _STEPS[name == "get"][held]
     for at, left in enumerate(steps):
         assert parse_break(breaks.wait()).left == left
         if closes and at == len(steps) - 1:
@@ -143,6 +150,19 @@ def test_cached_handle_that_excludes_the_operation(
         else:
             lease.acknowledge(left)
     assert _outcome(request) == ("ok" if closes else "SharingViolation")
+    assert not breaks.is_told()
+
+
+def test_refused_operations_leave_read_caches(
+    client: SmbClient, other: SmbClient, share: ShareClient, file: str
+) -> None:
+    breaks, lease = Breaks(client), Lease(client, file)
+    lease.open(R, READ)
+    other.open(file, READ, share=SHARE_READ)
+    with rest_refused(409, "SharingViolation"):
+        share.get_file_client(file).upload_range(b"x", 0, 1)
+    assert not breaks.is_told()
+    assert lease.state() == R
 
 
 def test_acknowledged_too_late(

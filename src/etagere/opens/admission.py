@@ -9,12 +9,18 @@ from typing import NamedTuple
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.files import NO_ENTRY, DirectoryNode
-from etagere.opens.breaking import ask_to_close, break_for_rest, break_handles_for_rest
+from etagere.opens.breaking import (
+    ask_to_close,
+    break_for_rest,
+    break_handles_for_rest,
+    discard_for_rest,
+)
 from etagere.opens.changes import ChangeSignal
 from etagere.opens.deletions import PendingDeletions
 from etagere.opens.gathered_files import GatheredFiles
 from etagere.opens.handles import Handle, OpenEntry, OpenTree
 from etagere.operations.file.tree import LocatedEntry
+from etagere.rules.caching import discards_caches
 from etagere.rules.file_names import fold_name
 from etagere.rules.opens import (
     OpenMode,
@@ -200,6 +206,9 @@ class RestAdmission:
             self._in_progress.setdefault(located.directory_ids[-1], []).append(RestAccess.CREATE)
             return
         self._in_progress.setdefault(located.entry_id, []).append(access)
+        entry = self._tree.entries.get(located.entry_id)
+        if entry is not None:
+            discard_for_rest(entry, access, claim.by)
         if access in _HOLDS_WRITERS:
             self._gathered.hold(located.entry_id)
         if claim.changes_directory:
@@ -290,6 +299,11 @@ class RestAdmission:
     def withdraw(self, pending: PendingOpen) -> None:
         self._pending_opens.remove(pending)
         self._changes.notify()
+
+    def is_changing(self, entry_id: int) -> bool:
+        """Returns whether an operation in progress changes an entry, so that nobody may cache what
+        it is now."""
+        return any(map(discards_caches, self._in_progress.get(entry_id, ())))
 
     def is_lock_delayed(self, entry_id: int, *, exclusive: bool) -> bool:
         """Returns whether a byte-range lock has to wait for an operation in progress."""

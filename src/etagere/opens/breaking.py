@@ -24,15 +24,32 @@ from etagere.rules.opens import OpenMode, RestAccess, conflicts, refused_by
 def break_for_rest(
     entry: OpenEntry, access: RestAccess, by: Handle | None = None
 ) -> asyncio.Future[None] | None:
-    """Breaks the caches that an operation needs broken, except that of the handle that carries it
-    out. Returns what the operation has to wait for."""
-    own = None if by is None else by.grant
+    """Breaks the caches that an operation has to wait for, except that of the handle that carries
+    it out. Returns what it has to wait for."""
     awaited = None
-    for grant in list(entry.grants):
-        wanted = None if grant is own else cache_break(access, grant.effective)
-        if wanted is not None:
+    for grant, wanted in _breaks_for_rest(entry, access, by):
+        if wanted.waits:
             awaited = grant.demand(wanted) or awaited
     return awaited
+
+
+def discard_for_rest(entry: OpenEntry, access: RestAccess, by: Handle | None = None) -> None:
+    """Breaks the caches that an operation makes worthless, but does not wait for: once nothing
+    refuses it."""
+    for grant, wanted in _breaks_for_rest(entry, access, by):
+        if not wanted.waits:
+            grant.demand(wanted)
+
+
+def _breaks_for_rest(
+    entry: OpenEntry, access: RestAccess, by: Handle | None
+) -> list[tuple[CacheGrant, CacheBreak]]:
+    own = None if by is None else by.grant
+    return [
+        (grant, wanted)
+        for grant in entry.grants
+        if grant is not own and (wanted := cache_break(access, grant.effective)) is not None
+    ]
 
 
 def break_handles_for_rest(

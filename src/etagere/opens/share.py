@@ -160,7 +160,10 @@ class ShareOpens:
     def _grant(self, handle: Handle, asked: CachingRequest) -> None:
         entry = handle.entry
         own = self._leases.find_for(asked, entry)
-        handle.grant = self._leases.grant(asked, entry, entry.grants, other_opens(entry, own))
+        others = other_opens(entry, own)
+        if self.rest.is_changing(entry.id):
+            others = others._replace(changes=True)
+        handle.grant = self._leases.grant(asked, entry, entry.grants, others)
         if handle.grant is not None:
             has_data = not handle.is_attribute_only
             handle.grant.add_handle(handle.id, asked.notify, has_data=has_data)

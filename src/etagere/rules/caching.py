@@ -79,6 +79,11 @@ def cache_break(asked: RestAccess, held: Caching) -> CacheBreak | None:
     return _CACHE_BREAKS[asked].get(held)
 
 
+def discards_caches(asked: RestAccess) -> bool:
+    """Whether nothing that clients cache of a file is valid after a REST operation."""
+    return _CACHE_BREAKS[asked] is _DISCARD
+
+
 def handle_cache_break(held: Caching) -> CacheBreak | None:
     """Returns the break that shows whether a handle that is in the way is still in use; None: it
     is not cached."""
@@ -156,6 +161,8 @@ class OtherOpens(NamedTuple):
     """Whether another client caches writes: an open for attributes does not end that."""
     locks: bool = False
     """Whether ranges are locked."""
+    changes: bool = False
+    """Whether a REST client is just changing the file."""
 
 
 NO_OTHERS: Final = OtherOpens()
@@ -167,7 +174,7 @@ def granted(wanted: Caching, others: OtherOpens, *, is_lease: bool) -> Caching:
     Only one client caches writes, and only while nobody else has access to the bytes, or caches
     them. Oplocks and leases with handles exclude each other, and the later request gets less.
     """
-    if not wanted & _R or others.writes:
+    if not wanted & _R or others.writes or others.changes:
         return Caching.NONE
     state = wanted
     if others.with_data or others.oplocks or others.leases:
