@@ -75,3 +75,36 @@ def test_waiters_take_turns_and_end() -> None:
         await asyncio.wait_for(third, 1)
 
     asyncio.run(wait())
+
+
+def test_many_watches_are_woken_in_turns() -> None:
+    async def run() -> None:
+        watches = Watches()
+        made = [Watch(watches, 7, ChangeSubject.FILE_NAME, is_recursive=False) for _ in range(100)]
+        waiting = [asyncio.create_task(watch.wait()) for watch in made]
+        await asyncio.sleep(0)
+        watches.report([_ADDED])
+        woken = []
+        while not all(one.done() for one in waiting):
+            await asyncio.sleep(0)
+            woken.append(sum(one.done() for one in waiting))
+        assert len([count for count in woken if 0 < count < 100]) >= 3
+        # They share what they have seen.
+        assert len({id(one) for watch in made for one in watch.take() or ()}) == 1
+
+    asyncio.run(run())
+
+
+def test_a_change_is_for_the_next_one_if_who_is_to_be_woken_is_cancelled() -> None:
+    async def run() -> None:
+        watches = Watches()
+        watch = Watch(watches, 7, ChangeSubject.FILE_NAME, is_recursive=False)
+        first, second = (asyncio.create_task(watch.wait()) for _ in range(2))
+        await asyncio.sleep(0)
+        watches.report([_ADDED])
+        first.cancel()
+        async with asyncio.timeout(1):
+            await second
+        assert first.cancelled() or first.done()
+
+    asyncio.run(run())

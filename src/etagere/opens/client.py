@@ -35,6 +35,8 @@ from etagere.rules.file_attributes import FileAttributes, settable_attributes
 T = TypeVar("T")
 
 _ATTEMPTS_MAX: Final = 20
+_CLOSED_AT_ONCE_MAX: Final = 100
+"""The most handles that are closed without a pause; each takes about 10 µs."""
 _KEEP_TIMES: Final = ChangedTimes()
 
 
@@ -114,8 +116,10 @@ class ShareClient:
     async def disconnect(self) -> None:
         """Closes all handles and leaves the share. Gathered writes are stored later."""
         self._has_left = True
-        for handle in list(self.handles.values()):
+        for number, handle in enumerate(list(self.handles.values()), 1):
             await self._close(handle)
+            if not number % _CLOSED_AT_ONCE_MAX:
+                await asyncio.sleep(0)
         self._table.detach(self.share)
 
     # The entry of a handle

@@ -511,6 +511,9 @@ def test_error_data(dialect: int, count: int, monkeypatch: pytest.MonkeyPatch) -
         (Command.CREATE, b"\4\0", NtStatus.INVALID_PARAMETER),
         (Command.CREATE, b"\5\0\0\0", NtStatus.INVALID_PARAMETER),
         (Command.ECHO, b"", NtStatus.INVALID_PARAMETER),
+        (Command.ECHO, ECHO + bytes(65_536), NtStatus.SUCCESS),
+        # More than its credits pay for.
+        (Command.ECHO, ECHO + bytes(67_000), NtStatus.INVALID_PARAMETER),
     ],
 )
 def test_malformed_requests(command: int, body: bytes, status: NtStatus) -> None:
@@ -648,7 +651,61 @@ def test_pending_requests_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(3):
             await client.ask(Command.LOCK, BODY)
             assert client.connection.accepts_frame()
+        assert 0 < server.memory.used_bytes < 300
+        await client.connection.close()
         assert server.memory.used_bytes == 0
+
+    run(test)
+
+
+def test_frames_of_pending_requests_are_limited() -> None:
+    async def test(server: SmbFixture, client: FrameClient) -> None:
+        body = BODY + bytes(1 << 20)
+        statuses = [(await client.ask(Command.LOCK, body, charge=17)).status for _ in range(4)]
+        assert statuses == [NtStatus.PENDING] * 3 + [NtStatus.INSUFFICIENT_RESOURCES]
+        assert 3 << 20 < server.memory.used_bytes < 4 << 20
+        assert (await client.ask(Command.LOCK, BODY)).status == NtStatus.PENDING
+        await client.connection.close()
+        assert server.memory.used_bytes == 0
+
+    run(test)
+
+
+def test_a_compound_counts_again_after_it_has_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    opens, reads = asyncio.Event(), asyncio.Event()
+
+    async def create(request: ServerRequest) -> Reply:
+        request.pend()
+        await opens.wait()
+        return Reply(BODY)
+
+    async def read(_: ServerRequest) -> Reply:
+        await reads.wait()
+        return Reply(BODY)
+
+    replace_command(monkeypatch, Command.CREATE, create)
+    replace_command(monkeypatch, Command.READ, read)
+
+    async def test(server: SmbFixture, client: FrameClient) -> None:
+        client.compound((Command.CREATE, BODY, 0), (Command.READ, BODY, 0), charge=16)
+        await client.settle()
+        assert server.memory.used_bytes < 1_000
+        opens.set()
+        await client.settle()
+        assert server.memory.used_bytes > 1 << 20
+        reads.set()
+        await client.settle()
+        assert server.memory.used_bytes == 0
+
+    run(test)
+
+
+def test_what_a_compound_asks_for_is_limited() -> None:
+    async def test(_: SmbFixture, client: FrameClient) -> None:
+        client.compound(*[(Command.QUERY_INFO, BODY, 0)] * 7, charge=16)
+        assert len(await client.settle()) == 1
+        client.compound(*[(Command.QUERY_INFO, BODY, 0)] * 8, charge=16)
+        assert client.is_aborted
 
     run(test)
 

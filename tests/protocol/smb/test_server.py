@@ -104,7 +104,8 @@ def test_what_is_not_smb_ends_the_connection(data: bytes) -> None:
 def test_frames_may_be_longer_after_the_logon() -> None:
     async def test(fixture: ServerFixture) -> None:
         client = await fixture.log_on()
-        frame = client.message(Command.ECHO, ECHO + bytes(1 << 20))
+        await client.ask(Command.ECHO, ECHO, credits=17)
+        frame = client.message(Command.ECHO, ECHO + bytes(1 << 20), charge=17)
         client.give(frame)
         ((answer,),) = await client.settle()
         assert answer.body == ECHO
@@ -179,9 +180,80 @@ def test_responses_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
         now = asyncio.get_running_loop().time()
         protocol.expire(now + 30)
         assert fixture.server.connections
+        assert fixture.server.memory.used_bytes > 4 << 20
         protocol.expire(now + 61)
         await asyncio.sleep(0.01)
         assert not fixture.server.connections
+        assert fixture.server.memory.used_bytes == 0
+
+    run(test)
+
+
+@pytest.mark.parametrize("what", ["responses", "a frame"])
+def test_slow_clients_are_closed_if_memory_is_scarce(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(_: ServerRequest) -> Reply:
+        return Reply(ECHO, payload=bytes(1 << 20))
+
+    replace_command(monkeypatch, Command.READ, read)
+    monkeypatch.setattr("etagere.protocol.smb.dispatch.payload_bytes", lambda *_: (0, 0))
+
+    async def test(fixture: ServerFixture) -> None:
+        memory = fixture.server.memory
+        client = await fixture.log_on()
+        await client.connect_tree(r"\\s\IPC$")
+        await client.ask(Command.ECHO, ECHO, credits=200)
+        if what == "responses":
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            for _ in range(100):
+                client.give(client.message(Command.READ, ECHO))
+        else:
+            client.writer.write(frame_prefix(1 << 20) + bytes(1_000))
+        await asyncio.sleep(0.3)
+        assert memory.used_bytes >= 1 << 20
+        protocol = fixture.protocol()
+        now = asyncio.get_running_loop().time()
+        protocol.expire(now + 10)
+        assert fixture.server.connections
+        memory.add(1 << 30)
+        protocol.expire(now + 10)
+        await asyncio.sleep(0.01)
+        assert not fixture.server.connections
+        assert memory.used_bytes == 1 << 30
+
+    run(test)
+
+
+def test_a_frame_has_to_arrive_in_time() -> None:
+    async def test(fixture: ServerFixture) -> None:
+        client = await fixture.log_on()
+        protocol = fixture.protocol()
+        client.writer.write(frame_prefix(1_000))
+        await asyncio.sleep(0.05)
+        now = asyncio.get_running_loop().time()
+        # A byte now and then.
+        protocol._last_input = now + 5 * 60
+        protocol.expire(now + 5 * 60 - 1)
+        assert fixture.server.connections
+        protocol.expire(now + 5 * 60 + 1)
+        await asyncio.sleep(0.01)
+        assert not fixture.server.connections
+
+    run(test)
+
+
+def test_clients_that_have_vanished_are_noticed() -> None:
+    async def test(fixture: ServerFixture) -> None:
+        await fixture.log_on()
+        connected = fixture.protocol()._transport.get_extra_info("socket")  # type: ignore[union-attr]
+        seconds = [
+            connected.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        ]
+        assert seconds == [60, 10, 3]
+        # No probes are sent while a response is not acknowledged.
+        assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 90_000
 
     run(test)
 

@@ -633,8 +633,9 @@ def test_path_outside_the_message() -> None:
     run(test)
 
 
-def test_trees_of_a_session_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "TREES_PER_SESSION_MAX", 2)
+@pytest.mark.parametrize("limit", ["TREES_PER_SESSION_MAX", "TREES_PER_CONNECTION_MAX"])
+def test_trees_are_limited(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, limit, 2)
 
     async def test(server: SmbFixture) -> None:
         client = await server.log_on()

@@ -37,14 +37,17 @@ from etagere.protocol.smb.exchanges import (
 from etagere.protocol.smb.header import NO_MESSAGE_ID, Command, Flags, Header
 from etagere.protocol.smb.keys import INITIAL_PREAUTH_HASH, extend_preauth_hash
 from etagere.protocol.smb.limits import (
+    FRAME_COST_MAX,
     OUTSTANDING_BYTES_MAX,
     OUTSTANDING_REQUESTS_MAX,
+    PENDING_BYTES_MAX,
     PENDING_REQUESTS_MAX,
     PREAUTH_OUTSTANDING_BYTES_MAX,
 )
 from etagere.protocol.smb.logons import LogonDelays, Passwords
 from etagere.protocol.smb.negotiation import (
     DIALECT_2_WILDCARD,
+    IO_BYTES_MAX,
     SALT_BYTES,
     SMB1_PROTOCOL_ID,
     Capability,
@@ -127,6 +130,8 @@ class Connection:
         """Those in progress, by message ID."""
         self._pending: dict[int, ServerRequest] = {}
         """Those that the client knows to be pending, by async ID."""
+        self._pending_bytes = 0
+        """The frames of those."""
         self._outstanding_bytes = 0
         self._outstanding_bytes_max = PREAUTH_OUTSTANDING_BYTES_MAX
         self._next_async_id = 1
@@ -167,6 +172,9 @@ class Connection:
     def on_authenticated(self) -> None:
         self._outstanding_bytes_max = OUTSTANDING_BYTES_MAX
         self._link.on_authenticated()
+
+    def count_trees(self) -> int:
+        return sum(len(session.trees) for session in self.sessions.values())
 
     def next_tree_id(self) -> int:
         self._last_tree_id += 1
@@ -241,10 +249,13 @@ class Connection:
             if not self._window.take(header.message_id, charge):
                 raise Disconnect("a message ID is not in the sequence window")
             if header.command in _RETURNING_DATA:
-                frame.cost += charge * CREDIT_BYTES
+                frame.cost += min(charge * CREDIT_BYTES, IO_BYTES_MAX)
             frame.requests.append(request)
+        frame.length = len(data)
+        frame.cost += frame.length
+        if frame.cost > FRAME_COST_MAX:
+            raise Disconnect("a compound asks for too much")
         if frame.requests:
-            frame.cost += len(data)
             self._start(frame)
 
     def _receive_smb1(self, data: memoryview) -> None:
@@ -272,7 +283,7 @@ class Connection:
     def _start(self, frame: Frame) -> None:
         for request in frame.requests:
             self._requests[request.header.message_id] = request
-        self._count(frame.cost)
+        self._count(frame)
         self._frames.add(frame)
         if frame.cost < LARGE_FRAME_BYTES_MIN:
             self._run(frame)
@@ -300,9 +311,15 @@ class Connection:
         self._release(frame)
 
     def _release(self, frame: Frame) -> None:
-        """Counts a frame as outstanding no longer."""
-        self._count(-frame.cost)
-        frame.cost = 0
+        """Counts a frame no longer."""
+        if frame.is_counted:
+            frame.is_counted = False
+            self._outstanding_bytes -= frame.cost
+            self._memory.add(-frame.cost)
+        if frame.is_pending:
+            frame.is_pending = False
+            self._pending_bytes -= frame.length
+            self._memory.add(-frame.length)
         if self._is_full and self.accepts_frame():
             self._link.resume()
 
@@ -311,9 +328,11 @@ class Connection:
         if request.async_id:
             self._pending.pop(request.async_id, None)
 
-    def _count(self, cost: int) -> None:
-        self._outstanding_bytes += cost
-        self._memory.add(cost)
+    def _count(self, frame: Frame) -> None:
+        """Counts a frame as outstanding."""
+        frame.is_counted = True
+        self._outstanding_bytes += frame.cost
+        self._memory.add(frame.cost)
 
     async def _execute(self, frame: Frame) -> None:
         try:
@@ -322,6 +341,10 @@ class Connection:
                 reply = await dispatch.execute(request)
                 frame.responses.append((request, reply))
                 self._forget_request(request)
+                if frame.is_pending:
+                    # The others of a compound are executed now.
+                    self._release(frame)
+                    self._count(frame)
             self._send_responses(frame)
         except Disconnect as reason:
             self._disconnect(reason)
@@ -337,16 +360,22 @@ class Connection:
     def send_interim(self, request: ServerRequest) -> None:
         """Tells the client that a request is pending. It does not count as outstanding from then
         on: it may wait for a message of the same client."""
-        if len(self._pending) >= PENDING_REQUESTS_MAX:
+        frame = request.frame
+        if (
+            len(self._pending) >= PENDING_REQUESTS_MAX
+            or self._pending_bytes + frame.length > PENDING_BYTES_MAX
+        ):
             raise SmbError(NtStatus.INSUFFICIENT_RESOURCES)
         if self._is_closing:
             raise SmbError(NtStatus.CANCELLED)
         request.async_id = self._next_async_id
         self._next_async_id += 1
         self._pending[request.async_id] = request
-        frame = request.frame
         self._send_responses(frame, request)
         self._release(frame)
+        frame.is_pending = True
+        self._pending_bytes += frame.length
+        self._memory.add(frame.length)
 
     def _receive_cancel(self, cancel: ServerRequest) -> None:
         """Cancels a request ([MS-SMB2] 3.3.5.16). There is no response."""

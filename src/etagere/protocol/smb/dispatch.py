@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _UINT16: Final = struct.Struct("<H")
+_FIXED_BYTES_MAX: Final = 1_024
+"""More than a message has besides its payload. WRITE may have a gap before its data."""
 _ECHO_RESPONSE: Final = struct.pack("<HH", 4, 0)
 
 _Handler = Callable[["ServerRequest"], Awaitable[Reply]]
@@ -192,6 +194,7 @@ def _check_body(request: ServerRequest, structure_size: int) -> None:
     elif len(body) < 2:
         raise SmbError(NtStatus.INVALID_PARAMETER)
     header = request.header
-    payload = max(payload_bytes(header.command, body))
+    # Fields that hold no lengths count, too: the ranges of LOCK, the contexts of CREATE.
+    payload = max(*payload_bytes(header.command, body), len(body) - _FIXED_BYTES_MAX)
     if payload > IO_BYTES_MAX or needed_charge(payload) > (header.credit_charge or 1):
         raise SmbError(NtStatus.INVALID_PARAMETER)

@@ -135,7 +135,18 @@ class ServerRequest:
 class Frame:
     """The messages of one frame, which are executed in turn."""
 
-    __slots__ = ("context", "cost", "current", "decrypted_for", "requests", "responses", "task")
+    __slots__ = (
+        "context",
+        "cost",
+        "current",
+        "decrypted_for",
+        "is_counted",
+        "is_pending",
+        "length",
+        "requests",
+        "responses",
+        "task",
+    )
 
     def __init__(self, decrypted_for: Session | None) -> None:
         self.decrypted_for = decrypted_for
@@ -146,8 +157,14 @@ class Frame:
         """The request that is executed; None: none has been started."""
         self.responses: list[tuple[ServerRequest, Reply]] = []
         """Those that have not been sent yet."""
+        self.length = 0
         self.cost = 0
-        """The bytes that it is counted with."""
+        """The bytes that it is counted with while it is outstanding: its own, and those that the
+        responses may have."""
+        self.is_counted = False
+        """Whether it is counted as outstanding."""
+        self.is_pending = False
+        """Whether it is counted as pending, with its own bytes."""
         self.task: asyncio.Task[None] | None = None
 
 

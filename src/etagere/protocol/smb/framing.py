@@ -40,6 +40,11 @@ class FrameReader:
         """Whether a frame has begun to arrive."""
         return self._frame is not None or self._end > self._start
 
+    @property
+    def large_frame_bytes(self) -> int:
+        """The length of the buffer of a frame that has one of its own."""
+        return 0 if self._frame is None else len(self._frame)
+
     def buffer(self) -> memoryview:
         """Returns where the next bytes have to be put; it may be empty."""
         if self._frame is not None:

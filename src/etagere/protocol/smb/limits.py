@@ -29,12 +29,28 @@ PENDING_REQUESTS_MAX: Final = 4_096
 """Requests that wait for something that may never happen: locks, notifications of changes."""
 UNSENT_BYTES_MAX: Final = 4 * IO_BYTES_MAX
 """Responses that the client has not read. No request is read while there are more."""
+FRAME_COST_MAX: Final = OUTSTANDING_BYTES_MAX
+"""A frame and what its responses may have."""
 COMPOUND_MESSAGES_MAX: Final = 64
+PENDING_BYTES_MAX: Final = 4 * IO_BYTES_MAX
+"""The frames of requests that wait. A frame is kept until its last request has ended."""
+FRAME_SECONDS_MAX: Final = 5 * 60.0
+"""How long a frame may take to arrive."""
+SCARCE_SECONDS_MAX: Final = 5.0
+"""How long a client may pause within a large frame, or leave responses unread, while memory is
+scarce."""
+ACKNOWLEDGEMENT_SECONDS_MAX: Final = 90.0
+"""How long what was sent may stay without an acknowledgement by the client's machine."""
 
 # Sessions
 
 SESSIONS_PER_CONNECTION_MAX: Final = 256
 TREES_PER_SESSION_MAX: Final = 1_024
+TREES_PER_CONNECTION_MAX: Final = 4_096
+PIPES_PER_SESSION_MAX: Final = 256
+"""Each may keep a request of 64 KiB and unread responses."""
+WATCHES_PER_SESSION_MAX: Final = 1_024
+"""Directories that are watched for changes: each change is kept for all of them."""
 OPENS_PER_SESSION_MAX: Final = 65_536
 
 # Logons

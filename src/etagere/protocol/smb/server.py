@@ -17,10 +17,13 @@ from etagere.protocol.smb.compounds import Buffer
 from etagere.protocol.smb.connection import Connection
 from etagere.protocol.smb.framing import FrameReader, frame_prefix
 from etagere.protocol.smb.limits import (
+    ACKNOWLEDGEMENT_SECONDS_MAX,
     FRAME_BYTES_MAX,
+    FRAME_SECONDS_MAX,
     IDLE_SECONDS_MAX,
     PREAUTH_FRAME_BYTES_MAX,
     PREAUTH_SECONDS_MAX,
+    SCARCE_SECONDS_MAX,
     SILENT_SECONDS_MAX,
     UNSENT_BYTES_MAX,
 )
@@ -150,6 +153,14 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._began = self._last_input = self._loop.time()
         self._blocked_at: float | None = None
         """Since when the client has left too many responses unread."""
+        self._unsent_bytes = 0
+        """Responses that the client has not read, as they are counted."""
+        self._read_at = self._began
+        """When the client last read a response, or had read them all."""
+        self._frame_began = self._began
+        """When the frame that is arriving began."""
+        self._frame_bytes = 0
+        """The buffer of a large frame that is arriving, as it is counted."""
         self._is_authenticated = False
         self._is_paused = False
         self._is_scheduled = False
@@ -178,9 +189,12 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         self._last_input = self._loop.time()
+        if not self._reader.is_within_frame:
+            self._frame_began = self._last_input
         self._reader.advance(count)
         if not self._is_paused:
             self._take_frames()
+        self._count_frame()
 
     def eof_received(self) -> bool:
         return False
@@ -188,6 +202,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def connection_lost(self, _error: Exception | None) -> None:
         self._transport = None
         self._place.leave()
+        self._server.memory.add(-self._unsent_bytes - self._frame_bytes)
+        self._unsent_bytes = self._frame_bytes = 0
         connection, self._connection = self._connection, None
         if connection is not None:
             # Before it leaves the set, so that `drain` always sees either of both.
@@ -199,7 +215,35 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._blocked_at = None
+        self._count_unsent()
         self.resume()
+
+    # Memory
+
+    def _count_frame(self) -> None:
+        """Counts the buffer of a large frame that is arriving."""
+        held = self._reader.large_frame_bytes if self._transport is not None else 0
+        if held != self._frame_bytes:
+            self._server.memory.add(held - self._frame_bytes)
+            self._frame_bytes = held
+
+    def _count_unsent(self) -> None:
+        """Counts the responses that the client has not read."""
+        if self._transport is None:
+            return
+        unsent = self._transport.get_write_buffer_size()
+        if unsent < self._unsent_bytes or not unsent:
+            self._read_at = self._loop.time()
+        if unsent != self._unsent_bytes:
+            self._server.memory.add(unsent - self._unsent_bytes)
+            self._unsent_bytes = unsent
+
+    def _must_wait(self, connection: Connection) -> bool:
+        """Whether no frame is taken now: the client has to read responses first, or requests have
+        to end."""
+        if self._blocked_at is not None or not connection.accepts_frame():
+            return True
+        return self._unsent_bytes > 0 and self._server.memory.is_scarce
 
     # Frames
 
@@ -213,13 +257,14 @@ class ClientProtocol(asyncio.BufferedProtocol):
             for _ in range(_TURN_FRAMES_MAX):
                 if self._transport is None or self._transport.is_closing():
                     return
-                if self._blocked_at is not None or not connection.accepts_frame():
+                if self._must_wait(connection):
                     self._pause()
                     return
                 frame = self._reader.next()
                 if frame is None:
                     self._unpause()
                     return
+                self._frame_began = self._loop.time()
                 connection.receive(frame)
         except Disconnect as reason:
             logger.info("closed the connection of SMB client %s: %s", connection.client, reason)
@@ -248,6 +293,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 self._transport.write(prefix + buffers[0])
             else:
                 self._transport.writelines([prefix, *buffers])
+            self._count_unsent()
 
     def resume(self) -> None:
         if self._is_paused and not self._is_scheduled:
@@ -268,6 +314,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def expire(self, now: float) -> None:
         """Closes the connection if the client is too slow."""
+        self._count_frame()
+        self._count_unsent()
+        if self._is_paused:
+            # Memory may not be scarce any more.
+            self.resume()
         reason = self._lateness(now)
         if reason:
             client = "" if self._connection is None else self._connection.client
@@ -279,12 +330,19 @@ class ClientProtocol(asyncio.BufferedProtocol):
         if connection is None:
             return ""
         silent_seconds = now - self._last_input
-        if self._blocked_at is not None and now - self._blocked_at > SILENT_SECONDS_MAX:
+        unread_seconds = now - self._read_at if self._unsent_bytes else 0.0
+        late_seconds = max(unread_seconds, silent_seconds if self._frame_bytes else 0.0)
+        if late_seconds > SCARCE_SECONDS_MAX and self._server.memory.is_wanted:
+            return "it is slow and memory is scarce"
+        blocked_seconds = 0.0 if self._blocked_at is None else now - self._blocked_at
+        if max(unread_seconds, blocked_seconds) > SILENT_SECONDS_MAX:
             return "it does not read responses"
         if self._is_paused:
             return ""
         if self._reader.is_within_frame and silent_seconds > SILENT_SECONDS_MAX:
             return "it has stopped within a frame"
+        if self._reader.is_within_frame and now - self._frame_began > FRAME_SECONDS_MAX:
+            return "a frame takes too long"
         if not connection.has_authenticated_session:
             since = silent_seconds if self._is_authenticated else now - self._began
             return "it is not authenticated" if since > PREAUTH_SECONDS_MAX else ""
@@ -306,6 +364,9 @@ def _set_options(connected: socket.socket) -> None:
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_SECONDS)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_SECONDS)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)
+    # While something that was sent is not acknowledged, no probes are sent.
+    milliseconds_max = int(1_000 * ACKNOWLEDGEMENT_SECONDS_MAX)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds_max)
 
 
 def _address(peer: tuple[object, ...] | None) -> str:

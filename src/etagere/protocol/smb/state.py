@@ -108,6 +108,10 @@ class Session:
     trees: dict[int, Tree] = field(default_factory=dict)
     opens: dict[int, Open] = field(default_factory=dict)
     """Those of all trees, by ID."""
+    pipes: int = 0
+    """The number of those that are pipes."""
+    watches: int = 0
+    """The number of those that watch a directory."""
     notify: Callable[[bytes], None] = _ignore
     """Sends an OPLOCK_BREAK notification with this body to the client ([MS-SMB2] 2.2.23). Does
     nothing if the client is gone."""
@@ -132,7 +136,12 @@ class Session:
 
 def remove_open(opened: Open) -> None:
     """Removes an open from its tree and session, and ends what waits for it."""
-    if opened.watch is not None:
-        opened.watch.end()
+    session = opened.tree.session
     opened.tree.opens.pop(opened.id, None)
-    opened.tree.session.opens.pop(opened.id, None)
+    if session.opens.pop(opened.id, None) is None:
+        return
+    if opened.pipe is not None:
+        session.pipes -= 1
+    if opened.watch is not None:
+        session.watches -= 1
+        opened.watch.end()

@@ -12,10 +12,11 @@ from etagere.opens import client as opens_client
 from etagere.opens.handles import Handle
 from etagere.opens.handles import Session as OpensSession
 from etagere.operations.file import shares
-from etagere.protocol.smb.limits import TREES_PER_SESSION_MAX
+from etagere.protocol.smb.limits import TREES_PER_CONNECTION_MAX, TREES_PER_SESSION_MAX
 from etagere.protocol.smb.requests import Reply
 from etagere.protocol.smb.state import Tree, remove_open
 from etagere.protocol.smb.status import SmbError
+from etagere.protocol.time_slices import TimeSlice
 from etagere.rules.file_names import check_share_name
 
 if TYPE_CHECKING:
@@ -52,7 +53,10 @@ def parse_tree_connect(message: memoryview, body: memoryview) -> str:
 
 async def tree_connect(request: ServerRequest) -> Reply:
     session = request.session
-    if len(session.trees) >= TREES_PER_SESSION_MAX:
+    if (
+        len(session.trees) >= TREES_PER_SESSION_MAX
+        or request.connection.count_trees() >= TREES_PER_CONNECTION_MAX
+    ):
         raise SmbError(NtStatus.INSUFFICIENT_RESOURCES)
     name = parse_tree_connect(request.message, request.body)
     tree_id = request.connection.next_tree_id()
@@ -114,8 +118,10 @@ async def tree_disconnect(request: ServerRequest) -> Reply:
 
 async def close_tree(tree: Tree) -> None:
     """Closes what is open in a tree that was removed from its session."""
+    time_slice = TimeSlice()
     for opened in list(tree.opens.values()):
         remove_open(opened)
+        await time_slice.yield_if_over()
     client, tree.client = tree.client, None
     if client is not None:
         await client.disconnect()

@@ -53,6 +53,7 @@ from etagere.protocol.smb.header import HEADER_BYTES
 from etagere.protocol.smb.information.files import NORMAL, network_open
 from etagere.protocol.smb.information.security import permission_of_new
 from etagere.protocol.smb.information.volumes import serial_number
+from etagere.protocol.smb.limits import PIPES_PER_SESSION_MAX
 from etagere.protocol.smb.paths import RequestedPath, decode_path, snapshot_at
 from etagere.protocol.smb.pipes import open_pipe
 from etagere.protocol.smb.requests import Reply, Request
@@ -203,10 +204,14 @@ async def create(request: Request) -> Reply:
 
 
 def _open_pipe(request: Request, asked: CreateRequest) -> Reply:
-    pipe = open_pipe(request.server, request.session.account, decode_utf16(asked.name))
+    session = request.session
+    pipe = open_pipe(request.server, session.account, decode_utf16(asked.name))
+    if session.pipes >= PIPES_PER_SESSION_MAX:
+        raise SmbError(NtStatus.TOO_MANY_OPENED_FILES)
     pipe_id = next(_PIPE_IDS)
     access = resolve_access(asked.desired_access)
     request.add_open(Open(pipe_id, request.tree, access, asked.options, pipe=pipe))
+    session.pipes += 1
     return Reply(_pack_response(OPLOCK_NONE, Action.OPENED, _PIPE_INFORMATION, pipe_id, b""))
 
 

@@ -10,6 +10,7 @@ from etagere.config import MIB
 from etagere.nt_status import NtStatus
 from etagere.opens.watches import ChangeAction, Watch, WatchedChange
 from etagere.protocol.smb.access import AccessMask
+from etagere.protocol.smb.limits import WATCHES_PER_SESSION_MAX
 from etagere.protocol.smb.requests import Reply, Request
 from etagere.protocol.smb.responses import with_buffer
 from etagere.protocol.smb.state import Open
@@ -62,6 +63,10 @@ def _watch(opened: Open, subjects: int, bytes_max: int, *, is_recursive: bool) -
     if not opened.access & AccessMask.READ_DATA:
         raise SmbError(NtStatus.ACCESS_DENIED)
     if opened.watch is None:
+        session = opened.tree.session
+        if session.watches >= WATCHES_PER_SESSION_MAX:
+            raise SmbError(NtStatus.INSUFFICIENT_RESOURCES)
+        session.watches += 1
         watches = client.share.watches
         opened.watch = Watch(
             watches, handle.entry.id, subjects, is_recursive=is_recursive, bytes_max=bytes_max
