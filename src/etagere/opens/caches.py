@@ -76,7 +76,7 @@ class CacheGrant:
         self.state = state
         """What the client may cache, as far as it has acknowledged."""
         self.lease = lease
-        """The GUID of the client and the key; None: an oplock."""
+        """The client and the key; None: an oplock."""
         self.epoch = epoch
         self.is_v2 = is_v2
         self.data_handles = 0

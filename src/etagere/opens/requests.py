@@ -59,7 +59,7 @@ class CachingRequest(NamedTuple):
     lease_key: bytes | None
     """None: an oplock. Level II is `READ`, exclusive `READ | WRITE`, batch all three."""
     client: bytes
-    """The GUID of the client: lease keys are those of one client."""
+    """Identifies the client: lease keys are those of one client."""
     notify: CacheNotifier
     epoch: int = 0
     is_v2: bool = False

@@ -52,7 +52,7 @@ def test_acknowledgement_of_an_oplock_break() -> None:
 def test_acknowledgement_of_a_lease_break() -> None:
     share = FakeShare()
     assert run(oplock_break, FakeRequest(LEASE, share)).body == LEASE
-    assert share.calls == [("acknowledge", CLIENT_GUID, KEY, R | H)]
+    assert share.calls == [("acknowledge", CLIENT_GUID + b"account", KEY, R | H)]
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_bytes() -> None:
     )
     assert caching.wanted == Caching.READ | Caching.WRITE | Caching.HANDLE
     assert caching.lease_key is None
-    assert caching.client == CLIENT_GUID
+    assert caching.client == CLIENT_GUID + b"account"
     (registered,) = request.session.opens.values()
     assert (registered.id, registered.access, registered.options) == (HANDLE_ID, 0x120089, 0x40)
 

@@ -61,7 +61,7 @@ def logon(message: bytes, *passwords: str, flags: int = FLAGS) -> ntlm.Logon:
 
 def test_example_of_the_specification() -> None:
     found = logon(authenticate_message(), "Password")
-    assert found == ntlm.Logon("user", "COMPUTER", SESSION_KEY)
+    assert found == ntlm.Logon("user", "COMPUTER", "Password", SESSION_KEY)
 
 
 def test_without_key_exchange() -> None:

@@ -363,6 +363,20 @@ def test_reauthentication_as_somebody_else(user: str, key: str, status: NtStatus
     run(test, accounts=(SECOND,))
 
 
+def test_reauthentication_with_the_other_key() -> None:
+    async def test(server: SmbFixture) -> None:
+        client = server.connect()
+        await client.negotiate([0x311])
+        await client.log_on(SECOND_ACCOUNT, SECOND_KEYS[0])
+        ((session, _),) = server.sessions.authenticated()
+        assert session.password == SECOND_KEYS[0]
+        assert SECOND_KEYS[0] not in repr(session)
+        await client.log_on(SECOND_ACCOUNT, SECOND_KEYS[1], keeps_keys=True)
+        assert session.password == SECOND_KEYS[1]
+
+    run(test, accounts=(SECOND,))
+
+
 def test_previous_session_is_closed() -> None:
     async def test(server: SmbFixture) -> None:
         await server.create_share()

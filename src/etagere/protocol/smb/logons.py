@@ -41,11 +41,22 @@ class Passwords:
         refusal = check_built_in_access(user, client_address, None, self._settings)
         if refusal is not None:
             raise SmbError(status_of(refusal))
+        return _texts(await self._keys(user) or self._unknown_user_keys)
+
+    async def current(self, user: str) -> tuple[str, ...]:
+        """Returns the passwords of a user; none if the account was removed."""
+        return _texts(await self._keys(user))
+
+    async def _keys(self, user: str) -> tuple[bytes, ...]:
         keys = self._configured.get(user)
         if keys is None:
             stored = await self._engine.read(get_account, user)
-            keys = self._unknown_user_keys if stored is None else stored.keys
-        return tuple(base64.b64encode(key).decode("ascii") for key in dict.fromkeys(keys))
+            keys = () if stored is None else stored.keys
+        return keys
+
+
+def _texts(keys: tuple[bytes, ...]) -> tuple[str, ...]:
+    return tuple(base64.b64encode(key).decode("ascii") for key in dict.fromkeys(keys))
 
 
 class LogonDelays:

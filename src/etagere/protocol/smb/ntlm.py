@@ -103,6 +103,8 @@ class Logon(NamedTuple):
     """In lower case, as account names are."""
     workstation: str
     """What the client calls itself; printable characters only."""
+    password: str
+    """The one of the passwords that the client knows."""
     session_key: bytes
 
 
@@ -205,18 +207,21 @@ class NtlmAcceptor:
     ) -> tuple[Logon, MessageAuthenticator]:
         """Returns the logon if the client knows one of the passwords; otherwise raises
         `LogonFailed`."""
-        base_key = self._session_base_key(message, passwords)
+        password, base_key = self._session_base_key(message, passwords)
         flags = self._flags & message.flags
         session_key = base_key
         if flags & NEGOTIATE_KEY_EXCH and message.encrypted_session_key:
             session_key = _rc4(base_key, message.encrypted_session_key)
         self._check_mic(message, session_key)
         workstation = "".join(c if c.isprintable() else "?" for c in message.workstation)
-        logon = Logon(message.user.lower(), workstation, session_key)
+        logon = Logon(message.user.lower(), workstation, password, session_key)
         return logon, MessageAuthenticator(session_key, flags)
 
-    def _session_base_key(self, message: AuthenticateMessage, passwords: Sequence[str]) -> bytes:
-        """Checks the proof against each password ([MS-NLMP] 3.3.2)."""
+    def _session_base_key(
+        self, message: AuthenticateMessage, passwords: Sequence[str]
+    ) -> tuple[str, bytes]:
+        """Checks the proof against each password ([MS-NLMP] 3.3.2); returns the right one, and the
+        key."""
         proof = message.nt_response[:_PROOF_BYTES]
         # The proof covers the bytes as they were sent: clients differ in how they end the AV pairs.
         proven = self._challenge + message.nt_response[_PROOF_BYTES:]
@@ -225,7 +230,7 @@ class NtlmAcceptor:
         for password in passwords:
             response_key = _hmac_md5(md4(password.encode("utf-16-le")), identity)
             if hmac.compare_digest(_hmac_md5(response_key, proven), proof):
-                found = _hmac_md5(response_key, proof)
+                found = password, _hmac_md5(response_key, proof)
         if found is None:
             raise LogonFailed("the user or the password is wrong")
         return found

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Sequence
 from typing import Final, cast
 
+from etagere.engine.interface import Fault
 from etagere.protocol.http.listening import Listener
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
@@ -29,7 +30,7 @@ from etagere.protocol.smb.limits import (
 )
 from etagere.protocol.smb.logons import LogonDelays, Passwords
 from etagere.protocol.smb.services import SmbServices
-from etagere.protocol.smb.sessions import SessionTable
+from etagere.protocol.smb.sessions import SessionTable, end_session
 from etagere.protocol.smb.status import Disconnect
 from etagere.protocol.smb.turns import LargeFrameTurns
 
@@ -109,6 +110,24 @@ class SmbServer:
                 if not checked % _CHECKED_TOGETHER_MAX:
                     await asyncio.sleep(0)
                 protocol.expire(loop.time())
+            try:
+                await self._end_revoked_sessions()
+            except Fault as fault:
+                logger.warning("could not check the keys of SMB clients: %s", fault)
+
+    async def _end_revoked_sessions(self) -> None:
+        """Ends the sessions of accounts that were removed, or whose key was replaced since: SMB
+        clients prove only once that they know it, REST clients with each request."""
+        passwords: dict[str, tuple[str, ...]] = {}
+        for session, connection in self.session_table.authenticated():
+            if session.account not in passwords:
+                passwords[session.account] = await self.passwords.current(session.account)
+            if session.password not in passwords[session.account] and not session.is_ended:
+                logger.info(
+                    "ended a session of SMB client %s: its key is no longer valid",
+                    connection.client,
+                )
+                self.keep(asyncio.create_task(end_session(connection, session)))
 
     async def drain(self, grace_seconds: float) -> None:
         """Stops accepting, finishes the requests in progress, closes everything that clients have

@@ -82,6 +82,9 @@ class SessionTable:
         self._sessions[session_id] = session, connection
         return session
 
+    def authenticated(self) -> list[tuple[Session, Connection]]:
+        return [one for one in self._sessions.values() if one[0].is_authenticated]
+
     def find(self, session_id: int) -> tuple[Session, Connection] | None:
         return self._sessions.get(session_id)
 
@@ -126,6 +129,7 @@ async def session_setup(request: ServerRequest) -> Reply:
     except SmbError:
         await end_session(connection, session)
         raise
+    session.password = step.logon.password
     request.must_sign = True
     if is_new and setup.previous_session_id not in (0, session.id):
         await _end_previous(connection, session, setup.previous_session_id)

@@ -103,6 +103,8 @@ class Session:
     id: int
     account: str = ""
     """The storage account, which is the user; empty until it is authenticated."""
+    password: str = field(default="", repr=False)
+    """What the client has logged on with."""
     client_name: str = ""
     """The name of the client's machine, as it says."""
     trees: dict[int, Tree] = field(default_factory=dict)

@@ -50,6 +50,12 @@ def oplock_of_caching(caching: Caching) -> int:
     return _LEVELS.get(caching, OPLOCK_NONE)
 
 
+def lease_client(request: Request) -> bytes:
+    """Returns what identifies a client, whose lease keys are its own. Clients choose their GUIDs,
+    so that one account could use that of a client of another."""
+    return request.negotiated.client_guid + request.session.account.encode("ascii")
+
+
 # Notifications
 
 
@@ -153,7 +159,7 @@ def _acknowledge_lease(request: Request) -> Reply:
     client = request.tree.client
     if client is None:
         raise SmbError(NtStatus.OBJECT_NAME_NOT_FOUND)
-    client.acknowledge_lease(request.negotiated.client_guid, key, parse_lease_state(state))
+    client.acknowledge_lease(lease_client(request), key, parse_lease_state(state))
     return Reply(
         _LEASE_ACKNOWLEDGEMENT.pack(_LEASE_ACKNOWLEDGEMENT_STRUCTURE_SIZE, 0, 0, key, state, 0)
     )

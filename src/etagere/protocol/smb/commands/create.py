@@ -35,6 +35,7 @@ from etagere.protocol.smb.commands.breaks import (
     OPLOCK_NONE,
     BreakNotifier,
     caching_of_oplock,
+    lease_client,
     oplock_of_caching,
 )
 from etagere.protocol.smb.create_contexts import (
@@ -291,7 +292,7 @@ def _caching(
 ) -> CachingRequest | None:
     if notifier is None:
         return None
-    client = request.negotiated.client_guid
+    client = lease_client(request)
     if asked.oplock_level == OPLOCK_LEASE:
         lease = contexts.lease
         if lease is None:
