@@ -95,6 +95,26 @@ def test_access(client: SmbClient) -> None:
     assert client.read_file("a") == b"Bytes!!"
 
 
+def test_appends_at_once(client: SmbClient, other: SmbClient) -> None:
+    client.write_file("a", b"")
+    appenders = [one.open("a", 0x0010_0004) for one in (client, other) * 2]
+    sent = []
+    for number, opened in enumerate(appenders * 3):
+        message, receive = opened.write(b"%x" % number * 10, send=False)
+        tree = opened.tree_connect
+        sent.append(
+            (
+                receive,
+                opened.connection.send(message, tree.session.session_id, tree.tree_connect_id),
+            )
+        )
+    for receive, request in sent:
+        receive(request)
+    for opened in appenders:
+        opened.close()
+    assert sorted(client.read_file("a")) == sorted(b"0123456789ab" * 10)
+
+
 def test_close_returns_attributes(client: SmbClient) -> None:
     opened = client.open("a", ALL, disposition=CREATE)
     opened.write(b"bytes")

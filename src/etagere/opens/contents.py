@@ -70,6 +70,11 @@ class Memory(Protocol):
     def release(self, count: int) -> None: ...
 
 
+_Span = tuple[int, int]
+_SpanOfLength = Callable[[int], _Span]
+"""The range that a change concerns, if the file has this length. The end is exclusive."""
+
+
 class FileContents:
     """The bytes of the open files of a process."""
 
@@ -180,28 +185,39 @@ class FileContents:
         self,
         share: ShareOpens,
         handle: Handle,
-        offset: int,
+        offset: int | None,
         data: bytes | memoryview,
         through: bool = False,
         *,
         preserve_written: bool = False,
-    ) -> None:
-        """Writes bytes; the file grows if they reach beyond its end. The caller must not change the
+    ) -> int:
+        """Writes bytes, at least one, at the end of the file if `offset` is None; the file grows if
+        they reach beyond its end. Returns the offset behind them. The caller must not change the
         memory of `data` afterwards.
 
         `through`: returns when they are durable. `preserve_written`: the last write time stays as
         it is, because the client has set it.
         """
         count = len(data)
-        if count:
-            file = await self._writable(share, handle.entry, offset + count, count)
-            file.write(offset, data, preserve_written=preserve_written)
+
+        def span(length: int) -> _Span:
+            start = length if offset is None else offset
+            return start, start + count
+
+        file = await self._writable(share, handle, span, count)
+        start, end = span(file.length)
+        file.write(start, data, preserve_written=preserve_written)
         if through:
             await self.flush(share, handle.entry)
+        return end
 
     async def resize(self, share: ShareOpens, handle: Handle, length: int) -> None:
         """Sets the length of a file. What is added is zeros."""
-        file = await self._writable(share, handle.entry, length)
+
+        def span(old: int) -> _Span:
+            return min(old, length), max(old, length)
+
+        file = await self._writable(share, handle, span)
         if length != file.length:
             file.resize(length)
         elif file.is_empty:
@@ -209,7 +225,11 @@ class FileContents:
 
     async def clear(self, share: ShareOpens, handle: Handle, start: int, end: int) -> None:
         """Replaces bytes by zeros, within the length of the file."""
-        file = await self._writable(share, handle.entry, 0)
+
+        def span(length: int) -> _Span:
+            return min(start, length), min(end, length)
+
+        file = await self._writable(share, handle, span)
         end = min(end, file.length)
         if start < end:
             file.clear(start, end)
@@ -238,24 +258,23 @@ class FileContents:
         return copied
 
     async def _writable(
-        self, share: ShareOpens, entry: OpenEntry, end: int, count: int = 0
+        self, share: ShareOpens, handle: Handle, span: _SpanOfLength, count: int = 0
     ) -> GatheredFile:
-        """Returns the file as soon as it accepts a change, with memory reserved for `count` bytes.
-        `end` is the length that the file gets at least. The caller changes it at once."""
-        if end > FILE_BYTES_MAX:
-            raise Refused(Refusal("ShareSizeLimitReached"))
+        """Returns the file as soon as it accepts a change of a range, with memory reserved for
+        `count` bytes. The caller changes it at once, so that no lock, cache or other change comes
+        in between."""
         try:
-            return await self._wait_until_writable(share, entry, end, count)
+            return await self._wait_until_writable(share, handle, span, count)
         except BaseException:
-            file = share.gathered.get(entry.id)
+            file = share.gathered.get(handle.entry.id)
             if file is not None and file.is_empty:
                 share.gathered.remove(file)
             raise
 
     async def _wait_until_writable(
-        self, share: ShareOpens, entry: OpenEntry, end: int, count: int
+        self, share: ShareOpens, handle: Handle, span: _SpanOfLength, count: int
     ) -> GatheredFile:
-        gathered = share.gathered
+        gathered, entry = share.gathered, handle.entry
         loop = asyncio.get_running_loop()
         gives_up_at = loop.time() + _WAIT_SECONDS_MAX
         # Whatever is awaited, everything is examined again afterwards.
@@ -274,6 +293,10 @@ class FileContents:
             if file.is_full:
                 await _wait(share.changes, gives_up_at)
                 continue
+            start, end = span(file.length)
+            if end > FILE_BYTES_MAX:
+                raise Refused(Refusal("ShareSizeLimitReached"))
+            share.check_write(handle, start, end)
             growth = end - file.length
             if growth > 0 and not self._take_allowance(share, growth):
                 await self._examine_quota(share, gathered.ref(entry), growth)

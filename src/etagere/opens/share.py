@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
 
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.files import DirectoryNode
 from etagere.model.shares import ShareName
+from etagere.nt_status import NtStatus
 from etagere.opens.admission import RestAdmission
 from etagere.opens.breaking import (
     break_for_open,
@@ -50,6 +52,8 @@ from etagere.rules.opens import (
 )
 
 logger = logging.getLogger(__name__)
+
+_HANDLE_CLOSED: Final = Refusal("InvalidInput", nt_status_override=NtStatus.FILE_CLOSED)
 
 
 class HandleSupply:
@@ -320,6 +324,8 @@ class ShareOpens:
         """Refuses to write to locked bytes, or else tells the clients that cache the file that it
         changes. For changes of the length, the range is what they add or cut off."""
         entry = handle.entry
+        if not handle.is_open:
+            raise Refused(_HANDLE_CLOSED)
         if entry.locks and start < end:
             abort_if(check_handle_write(handle.id, entry.locks, start, end))
         break_for_write(entry, handle)

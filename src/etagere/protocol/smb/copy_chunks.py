@@ -128,6 +128,4 @@ async def _copy_chunk(
     data = await contents.read(source.client.share, source.handle, start, chunk.length)
     if len(data) < chunk.length:
         raise SmbError(NtStatus.INVALID_VIEW_SIZE)
-    start, end = chunk.target, chunk.target + chunk.length
-    target.client.check_write(target.handle, start, end)
-    await contents.write(target.client.share, target.handle, start, memoryview(data))
+    await contents.write(target.client.share, target.handle, chunk.target, memoryview(data))

@@ -272,7 +272,6 @@ async def _set_zero_data(control: Control) -> Output:
     if handle.entry.is_directory or not 0 <= start <= end:
         raise SmbError(NtStatus.INVALID_PARAMETER)
     if start < end:
-        client.check_write(handle, start, end)
         await control.request.server.contents.clear(client.share, handle, start, end)
     return Output(b"")
 

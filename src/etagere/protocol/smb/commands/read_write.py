@@ -11,7 +11,6 @@ from etagere.protocol.smb.access import AccessMask
 from etagere.protocol.smb.buffers import variable_part
 from etagere.protocol.smb.commands.create import WRITE_THROUGH
 from etagere.protocol.smb.header import HEADER_BYTES
-from etagere.protocol.smb.information.files import length_of
 from etagere.protocol.smb.negotiation import IO_BYTES_MAX
 from etagere.protocol.smb.requests import Reply, Request
 from etagere.protocol.smb.state import Open
@@ -139,23 +138,17 @@ async def _write(
     request: Request, opened: Open, client: ShareClient, handle: Handle, asked: WriteRequest
 ) -> None:
     contents, share, entry = request.server.contents, client.share, handle.entry
-    offset = asked.offset
-    if not opened.access & AccessMask.WRITE_DATA:
-        # A handle that may only append writes at the end of the file, whatever the offset.
-        length = contents.length(entry)
-        offset = length_of(await client.get_entry(handle)) if length is None else length
-    end = offset + len(asked.data)
-    client.check_write(handle, offset, end)
+    # A handle that may only append writes at the end of the file, whatever the offset.
+    appends = not opened.access & AccessMask.WRITE_DATA
     is_through = asked.is_through or bool(opened.options & WRITE_THROUGH)
-    await contents.write(
+    opened.position = await contents.write(
         share,
         handle,
-        offset,
+        None if appends else asked.offset,
         asked.data,
         through=is_through,
         preserve_written=handle.preserves_written,
     )
-    opened.position = end
     if share.watches:
         share.watches.report([entry_modified(entry, WRITTEN)])
 
