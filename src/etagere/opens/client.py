@@ -25,7 +25,7 @@ from etagere.opens.opening import OPEN_WAIT_SECONDS_MAX, Opener
 from etagere.opens.renaming import rename_open_entry
 from etagere.opens.reports import OVERWRITTEN, changed_subjects, entry_added, entry_modified
 from etagere.opens.requests import Action, Opened, OpenRequest
-from etagere.opens.share import ShareOpens
+from etagere.opens.share import HANDLE_CLOSED, ShareOpens
 from etagere.opens.table import OpenTable
 from etagere.operations.file import entries
 from etagere.operations.file.tree import find_at, is_directory_empty, is_path_change
@@ -78,6 +78,9 @@ class ShareClient:
         """Opens or creates an entry. Waits for clients that have to give up their caches, after
         calling `on_wait`, and for REST operations that are in the way."""
         opened = await self._opener.open(request, on_wait, seconds_max)
+        if not opened.handle.is_open:
+            # A REST client has closed it before this client knew of it.
+            raise Refused(HANDLE_CLOSED)
         if self._has_left:
             await self._close(opened.handle)
             raise Refused(Refusal("ShareBeingDeleted"))

@@ -53,7 +53,7 @@ from etagere.rules.opens import (
 
 logger = logging.getLogger(__name__)
 
-_HANDLE_CLOSED: Final = Refusal("InvalidInput", nt_status_override=NtStatus.FILE_CLOSED)
+HANDLE_CLOSED: Final = Refusal("InvalidInput", nt_status_override=NtStatus.FILE_CLOSED)
 
 
 class HandleSupply:
@@ -325,7 +325,7 @@ class ShareOpens:
         changes. For changes of the length, the range is what they add or cut off."""
         entry = handle.entry
         if not handle.is_open:
-            raise Refused(_HANDLE_CLOSED)
+            raise Refused(HANDLE_CLOSED)
         if entry.locks and start < end:
             abort_if(check_handle_write(handle.id, entry.locks, start, end))
         break_for_write(entry, handle)

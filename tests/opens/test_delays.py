@@ -1,8 +1,11 @@
-"""Writes that have to wait: what has happened by the time they are made counts."""
+"""Writes and opens that have to wait: what has happened by the time they end counts."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
+
+import pytest
 
 from etagere.engine.interface import Refused
 from etagere.nt_status import NtStatus
@@ -32,6 +35,13 @@ class DelayedWrite:
         self._gathered.end_hold(self._entry_id)
 
 
+async def require_closed(request: Awaitable[object]) -> None:
+    """Expects a request to fail because its handle is closed."""
+    with pytest.raises(Refused) as raised:
+        await request
+    assert raised.value.refusal.nt_status == NtStatus.FILE_CLOSED
+
+
 @contents_test
 async def test_locks(f: ContentsFixture) -> None:
     await f.start()
@@ -50,12 +60,7 @@ async def test_closed_handles(f: ContentsFixture) -> None:
     handle = await f.opened_file(data=b"0123456789")
     async with DelayedWrite(f, handle, b"x") as write:
         f.client.share.force_close([handle])
-    try:
-        await write
-    except Refused as refused:
-        assert refused.refusal.nt_status == NtStatus.FILE_CLOSED
-    else:
-        raise AssertionError("a closed handle has written")
+    await require_closed(write)
     assert await f.rest_bytes() == b"0123456789"
 
 
@@ -80,3 +85,20 @@ async def test_appends(f: ContentsFixture) -> None:
     writes = (f.contents.write(share, handle, None, b"%d" % number) for number in range(10))
     assert sorted(await asyncio.gather(*writes)) == list(range(2, 12))
     assert sorted(await f.rest_bytes()) == sorted(b">0123456789")
+
+
+@contents_test
+async def test_opens_that_are_closed_at_once(f: ContentsFixture) -> None:
+    """An open stores what was written before it is reported to the client."""
+    await f.start()
+    handle = await f.opened_file(data=b"0123456789")
+    await f.smb_write(handle, 0, b"x")
+    f.watched.gate.clear()
+    client = await f.connect()
+    opening = asyncio.ensure_future(opened(client, "f", R))
+    while len(handle.entry.handles) < 2:
+        await asyncio.sleep(0)
+    client.share.force_close(list(handle.entry.handles.values()))
+    f.watched.gate.set()
+    await require_closed(opening)
+    assert not client.handles
