@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -68,43 +69,39 @@ _TABLE: dict[str, _Row] = {
     "delete": _DELETING,
     "rename over": _DELETING,
     "rename": _DELETING,
+    "acquire": _READING,
     "list": _LISTING,
 }
 """By operation and what the client caches: what it may still cache after the break, and whether the
 operation waits for its acknowledgement."""
 _NEEDS_CLOSED = ("delete", "rename over")
+_NEEDS_READER = ("acquire",)
 
 
 @pytest.mark.parametrize("held", [RWH, RW, RH, R])
-@pytest.mark.parametrize("name", _TABLE)
-def test_breaks(
-    client: SmbClient,
-    share: ShareClient,
-    file: str,
-    pool: ThreadPoolExecutor,
-    name: str,
-    held: int,
-) -> None:
-    breaks, lease = Breaks(client), Lease(client, file)
-    opened = lease.open(held, ALL)
-    expected = _TABLE[name][held]
-    request = pool.submit(operations(share, file)[name])
-    left, waits = held, False
-    if expected is not NO_BREAK:
-        left, waits = expected
-        told = parse_break(breaks.wait())
-        # A client that caches only reads has nothing to acknowledge.
-        assert told == LeaseBreak(lease.key, held, left, held != R)
-        if waits:
-            assert not wait_for((request,), _DELAY_SECONDS).done
-            lease.acknowledge(left)
-    assert _outcome(request) == ("SharingViolation" if name in _NEEDS_CLOSED else "ok")
-    assert not breaks.is_told()
-    if expected is not NO_BREAK and not waits and held != R:
-        lease.acknowledge(left)
-    if name != "rename":
-        assert lease.state() == left
-    opened.close()
+def test_breaks(client: SmbClient, share: ShareClient, pool: ThreadPoolExecutor, held: int) -> None:
+    share.get_file_client("other").upload_file(CONTENT)
+    breaks = Breaks(client)
+    for number, (name, row) in enumerate(_TABLE.items()):
+        file = f"f{number}"
+        share.get_file_client(file).upload_file(CONTENT)
+        lease = Lease(client, file)
+        lease.open(held, READ if name in _NEEDS_READER else ALL)
+        request = pool.submit(operations(share, file)[name])
+        left, waits = held, False
+        if row[held] is not NO_BREAK:
+            left, waits = row[held]
+            told = parse_break(breaks.wait())
+            # A client that caches only reads has nothing to acknowledge.
+            assert told == LeaseBreak(lease.key, held, left, held != R), name
+            if waits:
+                assert not wait_for((request,), _DELAY_SECONDS).done, name
+            if held != R:
+                lease.acknowledge(left)
+        assert _outcome(request) == ("SharingViolation" if name in _NEEDS_CLOSED else "ok"), name
+        assert not breaks.is_told(), name
+        if name != "rename":
+            assert lease.state() == left, name
 
 
 @pytest.mark.parametrize("held", [RWH, RH])
@@ -125,32 +122,26 @@ _STEPS = {True: {RWH: [RH, R], RW: [R], RH: [R]}, False: {RWH: [0], RW: [0], RH:
 break."""
 
 
-@pytest.mark.parametrize("held", [RWH, RW, RH])
-@pytest.mark.parametrize("closes", [True, False])
 @pytest.mark.parametrize("name", ["get", "put range", "set metadata", "create"])
 def test_cached_handle_that_excludes_the_operation(
-    client: SmbClient,
-    share: ShareClient,
-    file: str,
-    pool: ThreadPoolExecutor,
-    held: int,
-    closes: bool,
-    name: str,
+    client: SmbClient, share: ShareClient, file: str, pool: ThreadPoolExecutor, name: str
 ) -> None:
     """A conflict of share modes also ends the caching of handles: the program may have closed the
     file."""
-    breaks, lease = Breaks(client), Lease(client, file)
-    opened = lease.open(held, ALL, share=0)
-    request = pool.submit(operations(share, file)[name])
-    steps = _STEPS[name == "get"][held]
-    for at, left in enumerate(steps):
-        assert parse_break(breaks.wait()).left == left
-        if closes and at == len(steps) - 1:
-            opened.close()
-        else:
-            lease.acknowledge(left)
-    assert _outcome(request) == ("ok" if closes else "SharingViolation")
-    assert not breaks.is_told()
+    breaks = Breaks(client)
+    for closes, (held, steps) in itertools.product((True, False), _STEPS[name == "get"].items()):
+        lease = Lease(client, file)
+        opened = lease.open(held, ALL, share=0)
+        request = pool.submit(operations(share, file)[name])
+        for at, left in enumerate(steps):
+            assert parse_break(breaks.wait()).left == left, held
+            if closes and at == len(steps) - 1:
+                opened.close()
+            else:
+                lease.acknowledge(left)
+        assert _outcome(request) == ("ok" if closes else "SharingViolation"), held
+        assert not breaks.is_told(), held
+        opened.close()
 
 
 def test_refused_operations_leave_read_caches(
@@ -176,7 +167,7 @@ def test_acknowledged_too_late(
         path = f"f{at}"
         share.get_file_client(path).upload_file(CONTENT)
         leases[name] = Lease(client, path)
-        leases[name].open(RWH, ALL)
+        leases[name].open(RWH, READ if name in _NEEDS_READER else ALL)
     breaks = Breaks(client)
     started = time.monotonic()
     for at, name in enumerate(waiting):
@@ -199,6 +190,23 @@ def test_status_of_a_timeout(client: SmbClient, share: ShareClient, file: str) -
     with rest_refused(408, "ClientCacheFlushDelay"):
         share.get_file_client(file).get_file_properties(timeout=1)
     breaks.wait()
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_cached_handle_below_a_directory(
+    client: SmbClient, share: ShareClient, pool: ThreadPoolExecutor, closes: bool
+) -> None:
+    directory = share.create_directory("d")
+    directory.upload_file("f", CONTENT)
+    breaks, lease = Breaks(client), Lease(client, "d\\f")
+    opened = lease.open(RH, READ)
+    request = pool.submit(directory.rename_directory, "e")
+    assert parse_break(breaks.wait()).left == R
+    if closes:
+        opened.close()
+    else:
+        lease.acknowledge(R)
+    assert _outcome(request) == ("ok" if closes else "SharingViolation")
 
 
 def test_requests_that_wait_for_the_same_break(
