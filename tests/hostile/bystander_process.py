@@ -3,6 +3,7 @@ import the SDKs would take longer than most measurements."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import threading
@@ -28,12 +29,32 @@ def _get_repeatedly(
             time.sleep(_PACE_SECONDS)
 
 
+def _read_repeatedly(endpoint: str, path: str, waits: list[float], stop: threading.Event) -> None:
+    """The same through SMB."""
+    from tests.hostile.smb import SmbReader  # noqa: PLC0415 (takes long, and few need it)
+
+    async def read() -> None:
+        _, _, share, name = path.split("/")
+        reader = await SmbReader.open(endpoint, share, name)
+        while not stop.is_set():
+            began = time.perf_counter()
+            await reader.read(1_024)
+            waits.append(time.perf_counter() - began)
+            await asyncio.sleep(_PACE_SECONDS)
+        reader.client.writer.close()
+
+    asyncio.run(read())
+
+
 def _main(endpoint: str, path: str, account: str, key: str) -> None:
     sign = shared_key(account, key)
     waits: list[list[float]] = [[] for _ in range(_CONNECTIONS)]
     stop = threading.Event()
+    is_smb = endpoint.startswith("smb:")
     threads = [
-        threading.Thread(target=_get_repeatedly, args=(endpoint, path, sign, own_waits, stop))
+        threading.Thread(target=_read_repeatedly, args=(endpoint, path, own_waits, stop))
+        if is_smb
+        else threading.Thread(target=_get_repeatedly, args=(endpoint, path, sign, own_waits, stop))
         for own_waits in waits
     ]
     for thread in threads:

@@ -34,11 +34,17 @@ class Bystanders:
     def slowest_seconds(self) -> float:
         return max(self.waits_seconds)
 
+    @property
+    def percentile_99_seconds(self) -> float:
+        return sorted(self.waits_seconds)[len(self.waits_seconds) * 99 // 100]
+
 
 _CREATION: Final[dict[str, tuple[str, Pairs]]] = {
     "blob": ("container", (("x-ms-blob-type", "BlockBlob"),)),
     "file": ("share", (("x-ms-type", "file"), ("x-ms-content-length", "1024"))),
 }
+_SERVED_BY: Final = {"smb": "file"}
+"""The service that creates the object, if it is another one."""
 """The `restype` of what contains the object, and the headers that create the object."""
 
 
@@ -46,9 +52,10 @@ _CREATION: Final[dict[str, tuple[str, Pairs]]] = {
 def bystanders(server: Server, service: str = "blob") -> Iterator[Bystanders]:
     """Runs clients that get one small blob or file repeatedly until the block ends."""
     path = f"/{ACCOUNT}/{unique('bystanders')}"
-    restype, headers = _CREATION[service]
+    creator = _SERVED_BY.get(service, service)
+    restype, headers = _CREATION[creator]
     endpoint = server.endpoints[service]
-    with Client(endpoint) as owner:
+    with Client(server.endpoints[creator]) as owner:
         created = owner.ask(_sign(Request("PUT", path, (("restype", restype),))))
         put = owner.ask(_sign(Request("PUT", f"{path}/small", (), headers, b"x" * 1024)))
     assert (created.status, put.status) == (201, 201)

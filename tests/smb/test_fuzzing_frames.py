@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import spnego
@@ -126,7 +126,8 @@ class FrameFuzzer(Fuzzer):
         """Returns the response to a request; others may come before it."""
         async with asyncio.timeout(_ANSWER_SECONDS_MAX):
             while True:
-                for answer in (await self.client.settle())[0]:
+                answers: list[Response] = (await self.client.settle())[0]
+                for answer in answers:
                     header = answer.header
                     self.statuses[header.status] = self.statuses.get(header.status, 0) + 1
                     # [MS-SMB2] 3.3.5.2.7: a message that would wait, and is not the last one.
@@ -145,11 +146,11 @@ class FrameFuzzer(Fuzzer):
             )
         )
 
-    async def send(self, command: int, body: bytes, **options: int) -> None:
+    async def send(self, command: int, body: bytes) -> None:
         """Sends a message, which is signed or encrypted."""
         client = self.client
         charge = max(1, min(64, -(-len(body) // 65_536)))
-        message = bytes(client.message(command, body, charge=charge, credits=charge, **options))
+        message = bytes(client.message(command, body, charge=charge, credits=charge))
         await self.check(message)
 
     # Kinds of frames
@@ -200,7 +201,7 @@ class FrameFuzzer(Fuzzer):
         client = await self.use()
         command = self.random.choice(list(self.bodies))
         body = self.bodies[command]()
-        options = {
+        options: dict[str, Any] = {
             "flags": self.random.choice((0, 1, 2, 4, 6, 0x10, 0x70, 0x1000_0000, 0x2000_0000)),
             "charge": self.random.choice((0, 1, 2, 63, 8_192, 0xFFFF)),
             "credits": self.random.choice((0, 1, 512, 8_192, 0xFFFF)),
@@ -334,8 +335,8 @@ class FrameFuzzer(Fuzzer):
                 head = (49, 112, len(data), 0, self.pipe, self.pipe, 0, 0, 0, 0, 0)
                 await self.send(Command.WRITE, struct.pack("<HHIQQQIIHHI", *head) + data)
                 length = self.random.choice((0, 10, 4_280))
-                head = (49, 80, 0, length, 0, self.pipe, self.pipe, 0, 0, 0, 0, 0, 0)
-                await self.send(Command.READ, struct.pack("<HBBIQQQIIIHHB", *head))
+                read = (49, 80, 0, length, 0, self.pipe, self.pipe, 0, 0, 0, 0, 0, 0)
+                await self.send(Command.READ, struct.pack("<HBBIQQQIIIHHB", *read))
             else:
                 head = (57, 0, 0x0011_C017, self.pipe, self.pipe, 120, len(data), 0, 0, 0, 4_280)
                 fixed = struct.pack("<HHIQQIIIIIIII", *head, 1, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -14,7 +15,7 @@ from etagere.errors import Refusal
 from etagere.nt_status import NtStatus
 from etagere.protocol.smb import connection, dispatch
 from etagere.protocol.smb.compounds import error_reply, pack_message, split
-from etagere.protocol.smb.exchanges import ServerRequest
+from etagere.protocol.smb.exchanges import Frame, ServerRequest
 from etagere.protocol.smb.header import HEADER_BYTES, NO_MESSAGE_ID, Command, Flags, Header
 from etagere.protocol.smb.requests import RELATED_FILE_ID, Reply
 from etagere.protocol.smb.state import Open, remove_open
@@ -718,5 +719,28 @@ def test_one_frame_at_a_time_if_memory_is_scarce() -> None:
         assert not client.connection.accepts_frame()
         assert len(await client.settle()) == 1
         assert client.connection.accepts_frame()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("command", "body"),
+    [(Command.ECHO, ECHO), (Command.ECHO, b""), (Command.LOCK, BODY), (Command.CREATE, BODY)],
+)
+def test_frames_are_freed_without_the_garbage_collector(command: int, body: bytes) -> None:
+    async def test(_: SmbFixture, client: FrameClient) -> None:
+        def count() -> int:
+            return sum(isinstance(one, Frame) for one in gc.get_objects())
+
+        gc.collect()
+        gc.disable()
+        try:
+            before = count()
+            answer = await client.ask(command, body)
+            if answer.status == NtStatus.PENDING:
+                await client.connection.close()
+            assert count() == before
+        finally:
+            gc.enable()
 
     run(test)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from etagere.protocol.smb.patterns import _matches_dos, compile_pattern
+from etagere.protocol.smb.patterns import _DosMatcher, compile_pattern
 from etagere.rules.file_names import fold_name
 
 CASES = [
@@ -63,7 +63,7 @@ def test_both_ways_to_match_agree() -> None:
         name = "".join(random.choices("ab.", k=random.randint(0, 6)))
         name = fold_name(name)
         found = compile_pattern(pattern).matches(name)
-        assert _matches_dos(fold_name(pattern), name) is found, (pattern, name)
+        assert _DosMatcher(fold_name(pattern))(name) is found, (pattern, name)
 
 
 @pytest.mark.parametrize("pattern", ["<<b", ">" * 254 + "b", "*<" + ">" * 200 + "b"])
@@ -77,5 +77,7 @@ def test_no_regular_expression_takes_long(pattern: str, name: str) -> None:
 @pytest.mark.parametrize("pattern", ["*a" * 120 + "b", "<a" * 120 + "b", "<>" * 120 + "b"])
 def test_no_pattern_takes_long(pattern: str) -> None:
     began = time.perf_counter()
-    assert not compile_pattern(pattern).matches("A" * 254)
+    compiled = compile_pattern(pattern)
+    for _ in range(50):
+        assert not compiled.matches("A" * 254)
     assert time.perf_counter() - began < 0.5

@@ -302,6 +302,10 @@ class Connection:
         self._frames.discard(frame)
         for request in frame.requests:
             self._forget_request(request)
+        # They refer to each other, and to a megabyte: not a case for the garbage collector, which
+        # runs rarely.
+        frame.requests = []
+        frame.current = frame.task = None
 
     def _end_frame(self, frame: Frame, task: asyncio.Task[None]) -> None:
         self._forget_frame(frame)

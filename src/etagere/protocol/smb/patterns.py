@@ -52,7 +52,7 @@ def compile_pattern(pattern: str) -> NamePattern:
     elif _backtracks_little(folded):
         regex = "".join(_DOS_REGEXES.get(one) or re.escape(one) for one in folded)
     else:
-        return NamePattern(lambda name: _matches_dos(folded, name), prefix, is_literal=False)
+        return NamePattern(_DosMatcher(folded), prefix, is_literal=False)
     compiled = re.compile(regex, re.DOTALL)
     return NamePattern(lambda name: compiled.fullmatch(name) is not None, prefix, is_literal=False)
 
@@ -80,51 +80,54 @@ def _translate(pattern: str) -> str:
     return first + "".join(f"(?>.*?{part})" for part in middle) + f".*{last}"
 
 
-def _matches_dos(pattern: str, name: str) -> bool:
-    """Follows all ways to match at once, so that the time is bounded by the product of the
-    lengths."""
-    last_dot, end = name.rfind("."), len(name)
-    places = _skip(pattern, {0}, name[:1])
-    for at, character in enumerate(name):
-        is_last_dot, is_last = at == last_dot, at == end - 1
-        steps = (_step(pattern, one, character, is_last_dot, is_last) for one in places)
-        places = {place for place in steps if place is not None}
-        places = _skip(pattern, places, name[at + 1 : at + 2])
-        if not places:
-            return False
-    return len(pattern) in places
+class _DosMatcher:
+    """Follows all ways to match at once, so that the time is that of a few operations on integers
+    for each character of a name.
+
+    Bit n of a set of places stands for the place before character n of the pattern.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._end = 1 << len(pattern)
+        self._literals: dict[str, int] = {}
+        for place, wanted in enumerate(pattern):
+            self._literals[wanted] = self._literals.get(wanted, 0) | 1 << place
+        star, dos_star, question, dos_question, dos_dot = (
+            self._literals.pop(one, 0) for one in '*<?>"'
+        )
+        self._star, self._dos_star = star, dos_star
+        self._stays = star | dos_star
+        # The places that a character passes which is not a dot, a dot, and a dot at the end.
+        self._no_dot = question | dos_question
+        self._dot = question | dos_dot
+        self._last_dot = question | dos_dot | dos_question
+        # Those that can be skipped before any character, before a dot, and at the end.
+        self._skipped = star | dos_star
+        self._skipped_at_dot = self._skipped | dos_question
+        self._skipped_at_end = self._skipped_at_dot | dos_dot
+
+    def __call__(self, name: str) -> bool:
+        last, last_dot = len(name) - 1, name.rfind(".")
+        places = 1
+        for at, character in enumerate(name):
+            is_dot = character == "."
+            places = _skip(places, self._skipped_at_dot if is_dot else self._skipped)
+            passed = self._literals.get(character, 0)
+            if not is_dot:
+                passed |= self._no_dot
+            else:
+                passed |= self._last_dot if at == last else self._dot
+            stays = self._stays
+            if at == last_dot:
+                stays, passed = self._star, passed | self._dos_star
+            places = places & stays | (places & passed) << 1
+            if not places:
+                return False
+        return bool(_skip(places, self._skipped_at_end) & self._end)
 
 
-def _step(pattern: str, place: int, character: str, is_last_dot: bool, is_last: bool) -> int | None:
-    """Returns the place in the pattern after a character; None: it does not match there."""
-    if place == len(pattern):
-        return None
-    wanted = pattern[place]
-    if wanted == "*":
-        return place
-    if wanted == "<":
-        return place + 1 if is_last_dot else place
-    if wanted == ">":
-        return place + 1 if character != "." or is_last else None
-    if wanted == '"':
-        return place + 1 if character == "." else None
-    return place + 1 if wanted in ("?", character) else None
-
-
-def _skip(pattern: str, places: set[int], following: str) -> set[int]:
-    """Returns the places, and those behind wildcards that match nothing before this character,
-    which is empty at the end of the name."""
-    found = set(places)
-    pending = list(places)
-    while pending:
-        place = pending.pop()
-        if place == len(pattern):
-            continue
-        wanted = pattern[place]
-        passes = wanted in "*<"
-        passes |= wanted == ">" and following in ("", ".")
-        passes |= wanted == '"' and not following
-        if passes and place + 1 not in found:
-            found.add(place + 1)
-            pending.append(place + 1)
-    return found
+def _skip(places: int, skipped: int) -> int:
+    """Returns the places, and those behind each run of wildcards that can be skipped: the sum
+    carries a bit from within a run to the place behind it."""
+    within = places & skipped
+    return places | within | (within + skipped ^ skipped)
