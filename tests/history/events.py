@@ -47,6 +47,13 @@ class ServerKill(msgspec.Struct, frozen=True, tag="kill"):
     """When the next server was about to be started."""
 
 
+class Crash(msgspec.Struct, frozen=True, tag="crash"):
+    """A kill after which something may be lost that was acknowledged, but not made durable."""
+
+    began: int
+    ended: int
+
+
 class Run(msgspec.Struct, frozen=True, tag="run"):
     """How a history was made, so that it can be repeated."""
 
@@ -78,6 +85,7 @@ class History(msgspec.Struct, Generic[OperationT], frozen=True):
     run: Run
     operations: tuple[OperationT, ...]
     kills: tuple[ServerKill, ...] = ()
+    crashes: tuple[Crash, ...] = ()
 
 
 def latest_moment(operation: Operation[Any, Any], kills: Iterable[ServerKill]) -> int:
@@ -142,11 +150,11 @@ class EventLog(Generic[OperationT]):
 
     def __init__(self, operation: type[OperationT], request: Any, done: Any) -> None:
         self.operation = operation
-        self._history = msgspec.json.Decoder(Run | operation | ServerKill)
+        self._history = msgspec.json.Decoder(Run | operation | ServerKill | Crash)
         self._client = msgspec.json.Decoder(Asked[request] | Answered[done] | Killed)
 
     def write_history(self, path: Path, history: History[OperationT]) -> None:
-        events = (history.run, *history.kills, *history.operations)
+        events = (history.run, *history.kills, *history.crashes, *history.operations)
         path.write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in events))
 
     def read_history(self, path: Path) -> History[OperationT]:
@@ -154,7 +162,8 @@ class EventLog(Generic[OperationT]):
         (run,) = (event for event in events if isinstance(event, Run))
         operations = (event for event in events if isinstance(event, self.operation))
         kills = tuple(event for event in events if isinstance(event, ServerKill))
-        return History(run, in_order(operations), kills)
+        crashes = tuple(event for event in events if isinstance(event, Crash))
+        return History(run, in_order(operations), kills, crashes)
 
     def read_client(self, path: Path) -> list[OperationT]:
         """Returns the operations of one client.

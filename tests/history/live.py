@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple
 
 from tests.history.clients import Assignment
-from tests.history.events import NANOSECONDS, History, OperationT, Run, ServerKill, in_order
+from tests.history.events import (
+    NANOSECONDS,
+    Crash,
+    History,
+    OperationT,
+    Run,
+    ServerKill,
+    in_order,
+)
 from tests.history.service import HistoryService
 from tests.server import ROOT, Server, check, environment, eventually, served
 
@@ -54,9 +62,9 @@ def run(directory: Path, plan: Plan, service: HistoryService[OperationT]) -> Rec
         service.create_resource(service.url(server))
         _publish_address(server, assignment, service)
         with _clients(assignment, service):
-            kills = _disturb(server, assignment, service, plan)
+            kills, crashes = _disturb(server, assignment, service, plan)
             assignment.stop.touch()
-        kills.append(_kill(server, assignment, service))
+        _kill(server, assignment, service, kills, crashes)
         operations = [each for log in assignment.logs() for each in service.log.read_client(log)]
         operations += service.final_operations(assignment.address, workloads, operations)
         assert server.stop() == 0, server.log()
@@ -65,7 +73,8 @@ def run(directory: Path, plan: Plan, service: HistoryService[OperationT]) -> Rec
         f"python -m tests.history.{service.name} run --seconds {plan.seconds}"
         f" --workers {plan.workers}{chosen}"
     )
-    history = History(Run(made_by, plan.seed), in_order(operations), tuple(kills))
+    run = Run(made_by, plan.seed)
+    history = History(run, in_order(operations), tuple(kills), tuple(crashes))
     path = directory / "history.jsonl"
     service.log.write_history(path, history)
     found = check(directory / "data")
@@ -113,11 +122,12 @@ def _clients(assignment: Assignment, service: HistoryService[Any]) -> Iterator[N
 
 def _disturb(
     server: Server, assignment: Assignment, service: HistoryService[Any], plan: Plan
-) -> list[ServerKill]:
+) -> tuple[list[ServerKill], list[Crash]]:
     """Kills, in turn, the whole server and one of its processes, which it replaces itself."""
     source = random.Random(f"{assignment.seed} kills")
     began = time.monotonic()
     kills: list[ServerKill] = []
+    crashes: list[Crash] = []
 
     def goes_on() -> bool:
         """Waits a little; returns whether the run goes on."""
@@ -130,10 +140,10 @@ def _disturb(
         return has_time and _operations(assignment) < plan.operations_min
 
     while goes_on():
-        kills.append(_kill(server, assignment, service))
+        _kill(server, assignment, service, kills, crashes)
         if goes_on():
-            os.kill(source.choice(service.processes(server)), signal.SIGKILL)
-    return kills
+            _kill_one(server, source.choice(service.processes(server)), service, crashes)
+    return kills, crashes
 
 
 def _operations(assignment: Assignment) -> int:
@@ -141,9 +151,26 @@ def _operations(assignment: Assignment) -> int:
     return sum(log.read_bytes().count(b"\n") for log in assignment.logs()) // 2
 
 
-def _kill(server: Server, assignment: Assignment, service: HistoryService[Any]) -> ServerKill:
+def _kill(
+    server: Server,
+    assignment: Assignment,
+    service: HistoryService[Any],
+    kills: list[ServerKill],
+    crashes: list[Crash],
+) -> None:
+    began = time.monotonic_ns()
     server.kill()
-    kill = ServerKill(time.monotonic_ns(), time.monotonic_ns())
+    ended = time.monotonic_ns()
+    crashes.append(Crash(began, ended))
+    kills.append(ServerKill(ended, time.monotonic_ns()))
     server.start()
     _publish_address(server, assignment, service)
-    return kill
+
+
+def _kill_one(server: Server, pid: int, service: HistoryService[Any], crashes: list[Crash]) -> None:
+    forgets = service.forgets(server, pid)
+    began = time.monotonic_ns()
+    os.kill(pid, signal.SIGKILL)
+    if forgets:
+        eventually(lambda: pid not in server.children(), "the process to exit")
+        crashes.append(Crash(began, time.monotonic_ns()))

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol
 
 from tests.history.events import (
     NANOSECONDS,
+    Crash,
     History,
     OperationT,
     Run,
@@ -76,6 +77,7 @@ class BaseSimulation(Generic[OperationT]):
         self._flights: list[Flight] = []
         self._operations: list[OperationT] = []
         self._server_kills: list[ServerKill] = []
+        self._crashes: list[Crash] = []
 
     def run(self) -> History[OperationT]:
         self.start()
@@ -84,7 +86,8 @@ class BaseSimulation(Generic[OperationT]):
             action()
         self.finish()
         run = Run("simulation", self._seed)
-        return History(run, in_order(self._operations), tuple(self._server_kills))
+        kills, crashes = tuple(self._server_kills), tuple(self._crashes)
+        return History(run, in_order(self._operations), kills, crashes)
 
     def start(self) -> None:
         """Schedules the first requests and kills."""
@@ -157,6 +160,7 @@ class BaseSimulation(Generic[OperationT]):
         self._store.kill()
         self._server += 1
         self._up_at = self._now + int(self._random.uniform(0.5, 2.0) * NANOSECONDS)
+        self._crashes.append(Crash(self._now, self._now))
         self._server_kills.append(ServerKill(self._now, self._up_at))
         for flight in list(self._flights):
             self._end(flight, Unknown("killed"))

@@ -108,6 +108,11 @@ class HistoryService(ABC, Generic[OperationT]):
         """Returns the processes that are killed singly."""
         return server.children()
 
+    def forgets(self, server: Server, pid: int) -> bool:
+        """Returns whether something that was acknowledged may be lost if a process is killed."""
+        del server, pid
+        return False
+
     @abstractmethod
     def create_resource(self, url: str) -> None:
         """Creates the container, queue or table of the run."""

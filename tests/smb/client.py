@@ -30,11 +30,16 @@ _NO_MESSAGE_ID: Final = 0xFFFF_FFFF_FFFF_FFFF
 _IMPERSONATION: Final = 2
 
 
+def smb_port(server: Server) -> int:
+    return int(server.endpoints["smb"].rpartition(":")[2])
+
+
 class SmbClient:
     """A connection with a session that is connected to a share."""
 
-    def __init__(self, server: Server, share: str, dialect: int = Dialects.SMB_3_1_1) -> None:
-        port = int(server.endpoints["smb"].rpartition(":")[2])
+    def __init__(self, server: Server | int, share: str, dialect: int = Dialects.SMB_3_1_1) -> None:
+        """`server` may be given as its port."""
+        port = server if isinstance(server, int) else smb_port(server)
         self.connection = Connection(uuid.uuid4(), "127.0.0.1", port, require_signing=True)
         self.connection.connect(dialect)
         self.session = Session(self.connection, ACCOUNT, KEY, require_encryption=False)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from tests.history.events import describe
 from tests.history.file.events import Done, History, Operation, Verb, operations_by_share
-from tests.history.file.model import ShareModel, prepare
+from tests.history.file.model import ShareModel, crash_entries, prepare
 from tests.history.linearizability import Verdict, search
 
 ORDER: Final = "order"
@@ -36,6 +36,7 @@ def check_history(history: History) -> list[Finding]:
         if confused:
             findings.append(Finding(Verdict.VIOLATION, VERSIONS, share, confused))
         entries = prepare(operations, history.kills)
+        entries += crash_entries(operations, history.crashes)
         result = search(entries, ShareModel(entries))
         if result.verdict is not Verdict.OK:
             findings.append(Finding(result.verdict, ORDER, share, result.explanation))

@@ -35,9 +35,16 @@ class Verb(enum.Enum):
     BREAK = "break"
     SNAPSHOT = "snapshot"
     DELETE_SNAPSHOT = "delete snapshot"
+    SMB_WRITE = "SMB write"
+    SMB_WRITE_THROUGH = "SMB write through"
+    SMB_FLUSH = "SMB flush"
+    SMB_READ = "SMB read"
+    CRASH = "crash"
+    """No request: unflushed SMB writes may be lost."""
 
 
-READS: Final = frozenset({Verb.GET, Verb.LIST})
+READS: Final = frozenset({Verb.GET, Verb.LIST, Verb.SMB_READ})
+OVER_SMB: Final = frozenset({Verb.SMB_WRITE, Verb.SMB_WRITE_THROUGH, Verb.SMB_FLUSH, Verb.SMB_READ})
 LEASE_ACTIONS: Final = frozenset({Verb.ACQUIRE, Verb.CHANGE, Verb.RELEASE, Verb.BREAK})
 RENAMES: Final = frozenset({Verb.RENAME, Verb.RENAME_DIRECTORY})
 WRITES: Final = frozenset({Verb.CREATE, Verb.PUT, Verb.CLEAR, Verb.SET_METADATA, Verb.DELETE})

@@ -25,6 +25,8 @@ from tests.history.file.tree_model import (
     File,
     Tree,
     apply,
+    crashed,
+    flushed,
     parent_of,
     without_leases,
 )
@@ -53,6 +55,11 @@ class Bug(enum.Enum):
     LATE_SNAPSHOT = "a snapshot shows changes that were made after it"
     SPLIT_SNAPSHOT = "a snapshot lacks the last change of a file"
     SNAPSHOT_LOST = "a kill removes a snapshot"
+    FLUSH_FORGOTTEN = "a kill undoes an SMB write that was flushed"
+    WRITE_THROUGH_FORGOTTEN = "a kill undoes an SMB write with write-through"
+    READ_BUT_UNDONE = "a kill undoes an SMB write that a REST client has read"
+    SMB_WRITE_HIDDEN = "a REST client does not see an SMB write that is not flushed"
+    SNAPSHOT_BEFORE_FLUSH = "a snapshot lacks an SMB write that is not flushed"
     ETAG_REUSED = "a write does not change the ETag"
 
 
@@ -80,7 +87,10 @@ class Store:
         return self._bug is bug and self._random.random() < chance
 
     def kill(self) -> None:
-        for share, state in self._states.items():
+        for share, before in self._states.items():
+            # The last is one in which all files have lost something.
+            left = list(crashed(before.tree))[-1 if self._bug else self._random.randrange(2) - 1]
+            self._states[share] = state = before._replace(tree=left)
             if self.has(Bug.ACKNOWLEDGED_LOST) and share in self._before:
                 self._states[share] = self._before[share]
             if self.has(Bug.SNAPSHOT_LOST):
@@ -111,6 +121,14 @@ class Store:
         file, names = shown
         if file is None:
             return Done(names=names)
+        if request.verb is Verb.SMB_READ:
+            return Done(file=file)
+        node = dict(tree or ())[request.path]
+        if isinstance(node, File) and node.former and self.has(Bug.SMB_WRITE_HIDDEN, 0.5):
+            file = replace(file, content=node.former[0])
+        if not request.snapshot and not self.has(Bug.READ_BUT_UNDONE):
+            now = self._states[request.share]
+            self._states[request.share] = now._replace(tree=flushed(now.tree, request.path))
         etag = self._etag(request.share, file)
         if self.has(Bug.DAMAGED_READ, 0.05):
             file = replace(file, content="damaged")
@@ -184,6 +202,8 @@ class Store:
 
     def _understood(self, request: Request) -> Request:
         """The request as a bug understands it."""
+        if request.verb is Verb.SMB_WRITE_THROUGH and self.has(Bug.WRITE_THROUGH_FORGOTTEN):
+            return replace(request, verb=Verb.SMB_WRITE)
         if self._bug is Bug.STALE_LEASE_ACCEPTED and request.verb in WRITES:
             return replace(request, lease="")
         if request.verb is Verb.RENAME and self.has(Bug.RENAME_REPLACES):
@@ -193,6 +213,10 @@ class Store:
     def _spoiled(self, old: State, new: State, request: Request) -> State:
         """The state after a change, with the effect of a bug."""
         nodes, former = dict(new.tree), dict(old.tree)
+        if request.verb is Verb.SMB_FLUSH and self.has(Bug.FLUSH_FORGOTTEN):
+            return old
+        if request.verb is Verb.SNAPSHOT and self.has(Bug.SNAPSHOT_BEFORE_FLUSH):
+            return _with_old_snapshot(old, new)
         if request.verb is Verb.RENAME:
             if self.has(Bug.RENAME_COPIES, 0.3):
                 nodes[request.path] = former[request.path]
@@ -216,13 +240,27 @@ class Store:
         return state._replace(snapshots=(*others, (name, without_leases(mixed))))
 
 
+def _with_old_snapshot(old: State, new: State) -> State:
+    """Shows files in the last snapshot as they were before SMB writes."""
+    (*others, (name, tree)) = new.snapshots
+    files = {path: node for path, node in old.tree if isinstance(node, File) and node.former}
+    shown = tuple(
+        (path, node._replace(content=files[path].former[0]))
+        if isinstance(node, File) and path in files
+        else (path, node)
+        for path, node in tree
+    )
+    return new._replace(snapshots=(*others, (name, shown)))
+
+
 def _after(state: State, request: Request, snapshot: str) -> State | str:
     """Returns the share after a change, or the error code."""
     if request.verb is Verb.SNAPSHOT:
-        taken = (snapshot, without_leases(state.tree))
-        return state._replace(snapshots=(*state.snapshots, taken))
+        tree = flushed(state.tree)
+        taken = (snapshot, without_leases(tree))
+        return State(tree, (*state.snapshots, taken))
     if request.verb is Verb.DELETE_SNAPSHOT:
         left = tuple(each for each in state.snapshots if each[0] != request.snapshot)
         return state._replace(snapshots=left) if left != state.snapshots else NO_SNAPSHOT
-    tree = apply(state.tree, request)
-    return tree if isinstance(tree, str) else state._replace(tree=tree)
+    changed = apply(state.tree, request)
+    return changed if isinstance(changed, str) else state._replace(tree=changed)

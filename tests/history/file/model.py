@@ -14,13 +14,22 @@ from msgspec.structs import replace
 
 from tests.history import linearizability
 from tests.history.configurations import Part
-from tests.history.events import NEVER, Refused, ServerKill, Unknown, latest_moment
-from tests.history.file.events import READS, Done, FileSeen, Operation, Request, Verb
-from tests.history.file.tree_model import File, Tree, apply, missing, names_in
+from tests.history.events import NEVER, Crash, Refused, ServerKill, Unknown, latest_moment
+from tests.history.file.events import OVER_SMB, READS, Done, FileSeen, Operation, Request, Verb
+from tests.history.file.tree_model import (
+    File,
+    Tree,
+    apply,
+    crashed,
+    flushed,
+    missing,
+    names_in,
+)
 
 NOTHING_CHANGED: Final = frozenset({"ServerBusy", "ShareSnapshotCountExceeded"})
 """Errors that are right in every state. Snapshots whose answer was lost count too."""
 NO_SNAPSHOT: Final = "ShareSnapshotNotFound"
+_NO_CLIENT: Final = -2
 UNSEEN: Final = "unseen"
 """The name of all tokens on which no outcome depends."""
 
@@ -64,16 +73,22 @@ class ShareModel(linearizability.Model[State, SearchEntry]):
             yield state
             return
         request = entry.request
-        if request.verb is Verb.SNAPSHOT:
+        if request.verb is Verb.CRASH:
+            for tree in crashed(state.tree):
+                yield state._replace(tree=tree)
+        elif request.verb is Verb.SNAPSHOT:
             name = _snapshot_of(entry)
-            tree = state.tree
+            tree = flushed(state.tree)
             if all(_explains(read(tree, each.request), each) for each in self._shown.get(name, ())):
-                yield state._replace(snapshots=tuple(sorted((*state.snapshots, name))))
+                snapshots = tuple(sorted((*state.snapshots, name)))
+                yield State(tree, snapshots)
         elif request.snapshot:
             yield from _with_snapshot(state, entry)
         elif request.verb in READS:
             if _explains(read(state.tree, request), entry):
-                yield state
+                # What a REST client has read stays.
+                is_rest = request.verb is Verb.GET and entry.refusal is None
+                yield state._replace(tree=flushed(state.tree, request.path)) if is_rest else state
         else:
             after = apply(state.tree, request)
             if isinstance(after, str):
@@ -138,7 +153,7 @@ def read(tree: Tree, request: Request) -> Shown | str:
         return None, names_in(tree, request.path)
     file = nodes[request.path]
     assert isinstance(file, File)
-    return FileSeen(file.content, file.metadata), ()
+    return FileSeen(file.content, "" if request.verb is Verb.SMB_READ else file.metadata), ()
 
 
 def prepare(operations: Sequence[Operation], kills: tuple[ServerKill, ...]) -> list[SearchEntry]:
@@ -159,8 +174,21 @@ def prepare(operations: Sequence[Operation], kills: tuple[ServerKill, ...]) -> l
     return [entry for entry in entries if entry is not None and entry.began <= entry.latest]
 
 
-_NAMES_NOTHING: Final = READS | {Verb.SNAPSHOT}
-_WRITES_TOKEN: Final = frozenset({Verb.CREATE, Verb.PUT, Verb.SET_METADATA})
+_NAMES_NOTHING: Final = READS | {Verb.SNAPSHOT, Verb.SMB_FLUSH}
+_WRITES_TOKEN: Final = frozenset(
+    {Verb.CREATE, Verb.PUT, Verb.SET_METADATA, Verb.SMB_WRITE, Verb.SMB_WRITE_THROUGH}
+)
+
+
+def crash_entries(operations: Sequence[Operation], crashes: Sequence[Crash]) -> list[SearchEntry]:
+    """Returns the crashes as the search sees them: they matter to a share with SMB clients."""
+    shares = {each.request.share for each in operations if each.request.verb in OVER_SMB}
+    made = (
+        Operation(_NO_CLIENT, Request(Verb.CRASH, share), each.began, each.ended, Done())
+        for share in shares
+        for each in crashes
+    )
+    return [SearchEntry(each, each.request, Part.ACTIVE, each.began, each.ended) for each in made]
 
 
 def _entry(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import random
-import re
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,10 +14,13 @@ from azure.storage.fileshare import (
     ShareServiceClient,
 )
 
+from tests.history.events import Refused, Unknown
 from tests.history.file.checker import Finding, check_history
+from tests.history.file.contents import content_of, token_in
 from tests.history.file.events import (
     LEASE_ACTIONS,
     LOG,
+    OVER_SMB,
     ROOT,
     Done,
     FileSeen,
@@ -29,6 +29,7 @@ from tests.history.file.events import (
     Request,
     Verb,
 )
+from tests.history.file.smb import SmbConnection
 from tests.history.file.workloads import WORKLOADS, FileChooser
 from tests.history.service import (
     ANSWER_SECONDS_MAX,
@@ -42,28 +43,7 @@ from tests.server import Server
 METADATA_NAME: Final = "token"
 SNAPSHOTS_READ_MAX: Final = 10
 """How many of the last snapshots are read in the end."""
-_HEAD: Final = re.compile(rb"\[([\w-]+)\]")
 _LEASES: Final = uuid.UUID("8e4dbb6d-6a4b-4f0c-9a52-2b1d9bd0f6c1")
-
-
-# Contents and lease IDs
-
-
-def content_of(token: str, length: int) -> bytes:
-    """Returns the bytes of a token, which contain it, so that a torn content is noticed."""
-    head = b"[%b]" % token.encode("ascii")
-    return head + random.Random(token).randbytes(length - len(head))
-
-
-def token_in(content: bytes) -> str:
-    """Returns the token if these are exactly its bytes, or else a name that is not a token. Zeros
-    have the empty one."""
-    head = _HEAD.match(content)
-    token = head[1].decode("ascii") if head else ""
-    expected = content_of(token, len(content)) if token else bytes(len(content))
-    if content == expected:
-        return token
-    return f"damaged, SHA-256 {hashlib.sha256(content).hexdigest()}"
 
 
 def _lease_id(token: str) -> str | None:
@@ -189,12 +169,31 @@ _OF_SHARES: Final[dict[Verb, Callable[[ShareClient, Request], Done]]] = {
 }
 
 
+def rest_url(address: str) -> str:
+    """Returns the URL in the address of a server, which also has that for SMB clients."""
+    return address.partition(" ")[0]
+
+
 class FileConnection(SdkConnection):
-    """A client of the file service."""
+    """A client of the file service, by REST and by SMB."""
+
+    def __init__(self, address: Path) -> None:
+        super().__init__(address)
+        self._smb = SmbConnection(address)
+
+    def ask(self, request: Request) -> Done | Refused | Unknown | None:
+        if request.verb in OVER_SMB:
+            return self._smb.ask(request)
+        outcome: Done | Refused | Unknown | None = super().ask(request)
+        return outcome
+
+    def close(self) -> None:
+        self._smb.close()
+        super().close()
 
     def connect(self, url: str) -> ShareServiceClient:
         return ShareServiceClient(
-            url,
+            rest_url(url),
             CREDENTIAL,
             retry_total=0,
             connection_timeout=ANSWER_SECONDS_MAX,
@@ -222,8 +221,14 @@ class FileHistoryService(HistoryService[Operation]):
         found = [server.pid_of("writer"), server.pid_of("file front end")]
         return [pid for pid in found if pid in running] or running
 
+    def forgets(self, server: Server, pid: int) -> bool:
+        return pid == server.pid_of("file front end")
+
+    def url(self, server: Server) -> str:
+        return f"{super().url(server)} {server.endpoints['smb']}"
+
     def create_resource(self, url: str) -> None:
-        with ShareServiceClient(url, CREDENTIAL) as service:
+        with ShareServiceClient(rest_url(url), CREDENTIAL) as service:
             for share in WORKLOADS:
                 service.create_share(share)
 

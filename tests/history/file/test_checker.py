@@ -10,13 +10,22 @@ from typing import Final
 import pytest
 
 from tests.history.command_line import main
-from tests.history.events import NANOSECONDS, Refused, Run, ServerKill, Unknown, in_order
+from tests.history.events import NANOSECONDS, Crash, Refused, Run, ServerKill, Unknown, in_order
 from tests.history.file.checker import ORDER, VERSIONS, check_history
+from tests.history.file.contents import content_of, token_in
 from tests.history.file.events import LOG, Done, FileSeen, History, Operation, Request, Verb
 from tests.history.file.fake import Bug
 from tests.history.file.scheduler import Simulation
-from tests.history.file.service import SERVICE, content_of, token_in
-from tests.history.file.workloads import LEASES, REGISTERS, SNAPSHOTS, TREE, WORKLOADS, Workload
+from tests.history.file.service import SERVICE
+from tests.history.file.workloads import (
+    LEASES,
+    OPEN_FILES,
+    REGISTERS,
+    SNAPSHOTS,
+    TREE,
+    WORKLOADS,
+    Workload,
+)
 
 SEEDS = range(8)
 WHERE: Final[dict[Bug, Workload]] = {
@@ -32,12 +41,24 @@ WHERE: Final[dict[Bug, Workload]] = {
     Bug.LATE_SNAPSHOT: SNAPSHOTS,
     Bug.SPLIT_SNAPSHOT: SNAPSHOTS,
     Bug.SNAPSHOT_LOST: SNAPSHOTS,
+    Bug.FLUSH_FORGOTTEN: OPEN_FILES,
+    Bug.WRITE_THROUGH_FORGOTTEN: OPEN_FILES,
+    Bug.READ_BUT_UNDONE: OPEN_FILES,
+    Bug.SMB_WRITE_HIDDEN: OPEN_FILES,
+    Bug.SNAPSHOT_BEFORE_FLUSH: OPEN_FILES,
 }
 """The workload in which a bug is searched, if it is not that of registers."""
 
 
+class CrashingSimulation(Simulation):
+    """A simulation with many kills."""
+
+    server_seconds_max = 5.0
+
+
 def checks_that_find(bug: Bug | None, workload: Workload, seed: int) -> set[str]:
-    history = Simulation(seed, {"share": workload}, operations=400, bug=bug).run()
+    simulation = CrashingSimulation if workload is OPEN_FILES else Simulation
+    history = simulation(seed, {"share": workload}, operations=400, bug=bug).run()
     return {finding.check for finding in check_history(history)}
 
 
@@ -81,6 +102,10 @@ def get(began: float, path: str, content: str, snapshot: str = "") -> Operation:
     return do(began, Verb.GET, path, outcome=seen, snapshot=snapshot)
 
 
+def smb_read(began: float, content: str) -> Operation:
+    return do(began, Verb.SMB_READ, outcome=Done(file=FileSeen(content)))
+
+
 def create(began: float, path: str) -> Operation:
     return do(began, Verb.CREATE, path, token="m")
 
@@ -89,8 +114,10 @@ def missing(began: float, path: str, code: str = "ResourceNotFound") -> Operatio
     return do(began, Verb.GET, path, outcome=Refused(code))
 
 
-def found(*operations: Operation, kills: tuple[ServerKill, ...] = ()) -> set[str]:
-    history = History(Run("hand", 0), in_order(operations), kills)
+def found(
+    *operations: Operation, kills: tuple[ServerKill, ...] = (), crashes: tuple[Crash, ...] = ()
+) -> set[str]:
+    history = History(Run("hand", 0), in_order(operations), kills, crashes)
     return {finding.check for finding in check_history(history)}
 
 
@@ -133,6 +160,18 @@ def test_a_snapshot_is_one_cut() -> None:
     for f, g in (("", ""), ("1", ""), ("1", "2")):
         assert not found(*made, taken, *puts, get(10, "f", f, "s"), get(11, "g", g, "s"))
     assert found(*made, taken, *puts, get(10, "f", "", "s"), get(11, "g", "2", "s")) == {ORDER}
+
+
+def test_a_crash_undoes_only_what_was_not_flushed() -> None:
+    written = create(0, "f"), *(do(n, Verb.SMB_WRITE, token=str(n)) for n in (1, 2, 3))
+    flush = do(1.6, Verb.SMB_FLUSH)
+    crash = Crash(4 * NANOSECONDS, 5 * NANOSECONDS)
+    for token in ("", "1", "2", "3"):
+        assert not found(*written, smb_read(6, token), crashes=(crash,))
+    assert found(*written, flush, smb_read(6, ""), crashes=(crash,)) == {ORDER}
+    assert found(*written, smb_read(6, "2")) == {ORDER}
+    assert found(*written, smb_read(6, "2"), get(7, "f", "3"), crashes=(crash,)) == {ORDER}
+    assert found(*written, get(3.6, "f", "3"), smb_read(6, "2"), crashes=(crash,)) == {ORDER}
 
 
 def test_an_old_lease_does_not_allow_writes() -> None:

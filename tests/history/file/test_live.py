@@ -36,4 +36,4 @@ def test_killed_servers_for_long(tmp_path: Path, workers: int, seed: int) -> Non
     history = run_and_check(tmp_path, Plan(seed, 120.0, workers), SERVICE)
     assert len(history.kills) > 10
     done = {each.request.verb for each in history.operations if isinstance(each.outcome, Done)}
-    assert done == set(Verb)
+    assert done == set(Verb) - {Verb.CRASH}

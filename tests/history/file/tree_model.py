@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from tests.history.file.events import ROOT, Request, Verb
@@ -27,6 +28,8 @@ class File(NamedTuple):
     """The token of the write; empty: only zeros."""
     metadata: str = ""
     lease: Lease = NO_LEASE
+    former: tuple[str, ...] = ()
+    """Contents before SMB writes that were not flushed: a crash may bring them back."""
 
 
 class Directory(NamedTuple):
@@ -63,6 +66,29 @@ def without_leases(tree: Tree) -> Tree:
         (path, node._replace(lease=NO_LEASE) if isinstance(node, File) else node)
         for path, node in tree
     )
+
+
+def flushed(tree: Tree, path: str | None = None) -> Tree:
+    """Returns the tree after everything that was written to a file, or (None) to all, was made
+    durable."""
+    return tuple(
+        (each, node._replace(former=()))
+        if isinstance(node, File) and path in (None, each)
+        else (each, node)
+        for each, node in tree
+    )
+
+
+def crashed(tree: Tree) -> Iterator[Tree]:
+    """Yields the trees that a crash may leave behind."""
+    choices: list[list[Node]] = [
+        [node._replace(content=one, former=()) for one in (node.content, *node.former)]
+        if isinstance(node, File)
+        else [node]
+        for _, node in tree
+    ]
+    for nodes in itertools.product(*choices):
+        yield tuple((path, node) for (path, _), node in zip(tree, nodes, strict=True))
 
 
 def apply(tree: Tree, request: Request) -> Tree | str:
@@ -181,9 +207,34 @@ def _write(nodes: Nodes, request: Request) -> str | None:
     if isinstance(file, str):
         return file
     if request.verb is Verb.SET_METADATA:
-        nodes[request.path] = file._replace(metadata=request.token)
+        nodes[request.path] = file._replace(metadata=request.token, former=())
     else:
-        nodes[request.path] = file._replace(content=request.token)
+        nodes[request.path] = file._replace(content=request.token, former=())
+    return None
+
+
+def _write_over_smb(nodes: Nodes, request: Request) -> str | None:
+    refusal = missing(nodes, request.path)
+    if refusal:
+        return refusal
+    file = nodes[request.path]
+    assert isinstance(file, File)
+    former = {*file.former, file.content} - {request.token}
+    nodes[request.path] = file._replace(content=request.token, former=tuple(sorted(former)))
+    return None
+
+
+def _write_through_over_smb(nodes: Nodes, request: Request) -> str | None:
+    return _write_over_smb(nodes, request) or _flush_over_smb(nodes, request)
+
+
+def _flush_over_smb(nodes: Nodes, request: Request) -> str | None:
+    refusal = missing(nodes, request.path)
+    if refusal:
+        return refusal
+    file = nodes[request.path]
+    assert isinstance(file, File)
+    nodes[request.path] = file._replace(former=())
     return None
 
 
@@ -271,5 +322,8 @@ _CHANGES: Final[dict[Verb, Change]] = {
     Verb.CREATE_DIRECTORY: _create_directory,
     Verb.DELETE_DIRECTORY: _delete_directory,
     Verb.RENAME_DIRECTORY: _rename_directory,
+    Verb.SMB_WRITE: _write_over_smb,
+    Verb.SMB_WRITE_THROUGH: _write_through_over_smb,
+    Verb.SMB_FLUSH: _flush_over_smb,
     **dict.fromkeys(_LEASE_ACTIONS, _act_on_lease),
 }

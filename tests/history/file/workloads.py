@@ -17,7 +17,9 @@ from tests.history.file.events import (
     Verb,
 )
 
-_WRITES_TOKEN: Final = frozenset({Verb.CREATE, Verb.PUT, Verb.SET_METADATA})
+_WRITES_TOKEN: Final = frozenset(
+    {Verb.CREATE, Verb.PUT, Verb.SET_METADATA, Verb.SMB_WRITE, Verb.SMB_WRITE_THROUGH}
+)
 _OF_DIRECTORIES: Final = frozenset({Verb.CREATE_DIRECTORY, Verb.DELETE_DIRECTORY, Verb.LIST})
 
 
@@ -104,11 +106,29 @@ SNAPSHOTS: Final = Workload(
     moves=(("d", "e"), ("e", "d")),
     from_snapshot=0.6,
 )
+OPEN_FILES: Final = Workload(
+    {
+        Verb.CREATE: 2,
+        Verb.PUT: 2,
+        Verb.SET_METADATA: 1,
+        Verb.GET: 6,
+        Verb.SNAPSHOT: 3,
+        Verb.DELETE_SNAPSHOT: 1,
+        Verb.SMB_WRITE: 14,
+        Verb.SMB_WRITE_THROUGH: 4,
+        Verb.SMB_FLUSH: 6,
+        Verb.SMB_READ: 10,
+    },
+    from_snapshot=0.4,
+    file_bytes=140 * 512,
+)
+"""Files that SMB clients keep open."""
 WORKLOADS: Final[dict[str, Workload]] = {
     "registers": REGISTERS,
     "tree": TREE,
     "leases": LEASES,
     "snapshots": SNAPSHOTS,
+    "open-files": OPEN_FILES,
 }
 """By the name of the share that each is for."""
 
