@@ -13,6 +13,7 @@ from tests.smb.messages import ioctl
 
 _RESUME_KEY, _COPYCHUNK, _COPYCHUNK_WRITE = 0x0014_0078, 0x0014_40F2, 0x0014_80F2
 _SNAPSHOTS, _ZERO, _ALLOCATED = 0x0014_4064, 0x0009_80C8, 0x0009_40CF
+_APPEND = 0x0010_0004
 
 
 def _chunks(key: bytes, *chunks: tuple[int, int, int]) -> bytes:
@@ -89,6 +90,10 @@ def test_ranges(client: SmbClient) -> None:
         NtStatus.INVALID_PARAMETER
     )
     opened.close()
+    for access in (READ, _APPEND):
+        opened = client.open("file", access)
+        assert ioctl(opened, _ZERO, struct.pack("<qq", 0, 5)).status == NtStatus.ACCESS_DENIED
+        opened.close()
 
 
 @pytest.mark.parametrize(

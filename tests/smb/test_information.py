@@ -197,7 +197,22 @@ def test_access_is_checked(client: SmbClient) -> None:
     for number, data in ((4, _basic([0] * 4)), (13, b"\1"), (20, bytes(8))):
         assert change(opened, FILE, number, data) == NtStatus.ACCESS_DENIED
     assert query(opened, SECURITY, 0, additional=4).status == NtStatus.ACCESS_DENIED
+    descriptor = struct.pack("<BBHIIII", 1, 0, 0x8000, 0, 0, 0, 0)
+    for part in (0x1, 0x2, 0x4, 0x8, 0x10, 0x20, 0x40, 0x1_0000):
+        status = change(opened, SECURITY, 0, descriptor, additional=part)
+        assert status == NtStatus.ACCESS_DENIED
     opened.close()
+
+
+def test_parts_of_descriptors_that_are_not_stored(client: SmbClient, share: ShareClient) -> None:
+    client.write_file("file.txt", b"x")
+    before = share.get_file_client("file.txt").get_file_properties().etag
+    opened = client.open("file.txt", ALL)
+    descriptor = struct.pack("<BBHIIII", 1, 0, 0x8000, 0, 0, 0, 0)
+    for part in (0x10, 0x20):
+        assert change(opened, SECURITY, 0, descriptor, additional=part) == NtStatus.SUCCESS
+    opened.close()
+    assert share.get_file_client("file.txt").get_file_properties().etag == before
 
 
 def test_security(client: SmbClient, share: ShareClient) -> None:

@@ -12,6 +12,7 @@ from smbprotocol.open import LockFlags, Open, SMB2LockElement
 from etagere.nt_status import NtStatus
 from tests.smb.client import CREATE, SmbClient, lock, read, refused, unlock
 
+READ_ATTRIBUTES = 0x80
 SHARED, EXCLUSIVE = LockFlags.SMB2_LOCKFLAG_SHARED_LOCK, LockFlags.SMB2_LOCKFLAG_EXCLUSIVE_LOCK
 
 
@@ -59,6 +60,16 @@ def test_shared_locks(pair: tuple[Open, Open]) -> None:
         lock(one, 0, 5, EXCLUSIVE)
     two.close()
     lock(one, 0, 5, EXCLUSIVE)
+
+
+def test_open_without_access_to_bytes(client: SmbClient, other: SmbClient) -> None:
+    client.write_file("a", b"data")
+    owner = client.open("a", share=0)
+    attributes = other.open("a", READ_ATTRIBUTES)
+    for flags in (EXCLUSIVE, SHARED):
+        with refused(NtStatus.ACCESS_DENIED):
+            lock(attributes, 0, 4, flags)
+    owner.write(b"more")
 
 
 def test_ranges(pair: tuple[Open, Open]) -> None:

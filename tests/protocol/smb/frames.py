@@ -61,6 +61,13 @@ class Response(NamedTuple):
         return bool(self.header.flags & Flags.SIGNED)
 
 
+class _NoContents:
+    """The contents of files, to which nobody writes."""
+
+    async def store_all(self, seconds_max: float) -> None:
+        pass
+
+
 class SmbFixture:
     """A server without sockets."""
 
@@ -76,7 +83,7 @@ class SmbFixture:
             self.engine,
             cast("Any", None),
             self.opens,
-            cast("Any", None),
+            cast("Any", _NoContents()),
             self.settings,
             SystemClock(),
             SERVER_GUID,

@@ -65,6 +65,8 @@ _VALID: Final = _GENERIC | AccessMask.MAXIMUM_ALLOWED | FULL_ACCESS
 _READ: Final = AccessMask.READ_DATA | AccessMask.EXECUTE
 _WRITE: Final = AccessMask.WRITE_DATA | AccessMask.APPEND_DATA
 _DELETE: Final = AccessMask.DELETE
+DATA_ACCESS: Final = _READ | _WRITE
+"""Rights to the bytes of a file: at least one is needed to lock them."""
 
 
 def resolve_access(desired: int, *, is_snapshot: bool = False) -> int:

@@ -266,7 +266,7 @@ async def _set_zero_data(control: Control) -> Output:
     """FSCTL_SET_ZERO_DATA ([MS-FSCC] 2.3.71). The file keeps its length."""
     opened = control.opened
     client, handle = file_target(opened)
-    if not opened.access & (AccessMask.WRITE_DATA | AccessMask.APPEND_DATA):
+    if not opened.access & AccessMask.WRITE_DATA:
         raise SmbError(NtStatus.ACCESS_DENIED)
     start, end = control.unpack(_RANGE)
     if handle.entry.is_directory or not 0 <= start <= end:

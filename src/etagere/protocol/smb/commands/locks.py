@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etagere.nt_status import NtStatus
 from etagere.opens.handles import LockRange
+from etagere.protocol.smb.access import DATA_ACCESS
 from etagere.protocol.smb.requests import Reply, Request
 from etagere.protocol.smb.status import SmbError
 
@@ -74,6 +75,9 @@ async def lock(request: Request) -> Reply:
     handle, client = opened.handle, opened.tree.client
     if handle is None or client is None or handle.entry.is_directory:
         raise SmbError(NtStatus.INVALID_DEVICE_REQUEST)
+    if not opened.access & DATA_ACCESS:
+        # Such an open does not mind the share modes of others, so that it must not exclude them.
+        raise SmbError(NtStatus.ACCESS_DENIED)
     if asked.elements[0].flags == _UNLOCK:
         _unlock(client, handle, asked.elements)
     else:

@@ -297,19 +297,28 @@ async def _set_mode(change: _Change) -> None:
 # Security
 
 
+_STORED_PARTS: Final = OWNER | GROUP | DACL | SACL
+_LABEL: Final = 0x0000_0010
+_ATTRIBUTE: Final = 0x0000_0020
+_SCOPE: Final = 0x0000_0040
+_BACKUP: Final = 0x0001_0000
+_ACCESS_OF_PARTS: Final = (
+    (OWNER | GROUP | _LABEL | _BACKUP, AccessMask.WRITE_OWNER),
+    (DACL | _ATTRIBUTE | _BACKUP, AccessMask.WRITE_DAC),
+    (SACL | _SCOPE | _BACKUP, AccessMask.ACCESS_SYSTEM_SECURITY),
+)
+
+
 async def _set_security(change: _Change, parts: int) -> None:
-    """Replaces parts of the security descriptor, which is stored, but not enforced."""
-    needed = 0
-    if parts & (OWNER | GROUP):
-        needed |= AccessMask.WRITE_OWNER
-    if parts & DACL:
-        needed |= AccessMask.WRITE_DAC
-    if parts & SACL:
-        needed |= AccessMask.ACCESS_SYSTEM_SECURITY
-    change.require(needed)
+    """Replaces parts of the security descriptor, which is stored, but not enforced. Integrity
+    labels, resource attributes and central policies are parts of the SACL that are not stored."""
+    for some_parts, access in _ACCESS_OF_PARTS:
+        if parts & some_parts:
+            change.require(access)
     target = change.target
     try:
         sent = decode_descriptor(bytes(change.data))
+        parts &= _STORED_PARTS
         if not parts:
             return
         old = decode_descriptor(await read_descriptor(change.request, target))
