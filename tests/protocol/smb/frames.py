@@ -74,14 +74,12 @@ class SmbFixture:
         self.settings = settings or Settings()
         self.services = SmbServices(
             self.engine,
-            cast("Any", None),
             self.opens,
             cast("Any", None),
             self.settings,
             SystemClock(),
             SERVER_GUID,
             "SERVER",
-            0,
         )
 
     async def create_share(self, **settings: Any) -> None:
