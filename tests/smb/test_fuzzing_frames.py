@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import spnego
@@ -145,7 +145,7 @@ class FrameFuzzer(Fuzzer):
             )
         )
 
-    async def send(self, command: int, body: bytes, **options: int) -> None:
+    async def send(self, command: int, body: bytes, **options: Any) -> None:
         """Sends a message, which is signed or encrypted."""
         client = self.client
         charge = max(1, min(64, -(-len(body) // 65_536)))
@@ -200,7 +200,7 @@ class FrameFuzzer(Fuzzer):
         client = await self.use()
         command = self.random.choice(list(self.bodies))
         body = self.bodies[command]()
-        options = {
+        options: dict[str, Any] = {
             "flags": self.random.choice((0, 1, 2, 4, 6, 0x10, 0x70, 0x1000_0000, 0x2000_0000)),
             "charge": self.random.choice((0, 1, 2, 63, 8_192, 0xFFFF)),
             "credits": self.random.choice((0, 1, 512, 8_192, 0xFFFF)),
@@ -331,7 +331,7 @@ class FrameFuzzer(Fuzzer):
         disk, client.tree_id = client.tree_id, self.pipe_tree
         try:
             if self.random.randrange(2):
-                head = (49, 112, len(data), 0, self.pipe, self.pipe, 0, 0, 0, 0, 0)
+                head: tuple[int, ...] = (49, 112, len(data), 0, self.pipe, self.pipe, 0, 0, 0, 0, 0)
                 await self.send(Command.WRITE, struct.pack("<HHIQQQIIHHI", *head) + data)
                 length = self.random.choice((0, 10, 4_280))
                 head = (49, 80, 0, length, 0, self.pipe, self.pipe, 0, 0, 0, 0, 0, 0)

@@ -316,7 +316,7 @@ class SocketClient(FrameClient):
         frame = b"".join(messages)
         self.writer.write(frame_prefix(len(frame)) + frame)
 
-    async def settle(self) -> list[list[Any]]:
+    async def settle(self) -> list[list[Response]]:
         async with asyncio.timeout(5):
             length = int.from_bytes(await self.reader.readexactly(4), "big")
             return [self._responses(await self.reader.readexactly(length))]
