@@ -181,18 +181,6 @@ async def test_a_range_can_be_cleared(f: ContentsFixture) -> None:
 
 
 @contents_test
-async def test_bytes_are_copied_between_files(f: ContentsFixture) -> None:
-    await f.start()
-    source = await f.opened_file("a", b"0123456789")
-    target = await f.opened_file("b")
-    await f.smb_write(source, 0, b"x")
-    share = f.client.share
-    assert await f.contents.copy(share, source, 0, target, 2, 5) == 5
-    assert await f.contents.copy(share, source, 8, target, 7, 5) == 2
-    assert await f.rest_bytes("b") == b"\0\0x123489"
-
-
-@contents_test
 async def test_the_quota_is_examined_when_a_write_is_made(f: ContentsFixture) -> None:
     await f.start(quota_gib=1)
     await f.put("big", length=(1 << 30) - 10)
@@ -249,7 +237,7 @@ async def test_a_file_that_cannot_be_stored_can_be_deleted(f: ContentsFixture) -
         await f.client.close(handle)
     await f.rest_delete("f")
     f.watched.fault = None
-    await f.contents.flush_share(SHARE)
+    await f.table.flush_share(SHARE)
     assert f.memory.used == 0
     assert not f.client.share.gathered
     await f.require_sound()

@@ -14,7 +14,6 @@ from smbprotocol.structure import BytesField, Structure
 from etagere.protocol.smb.header import Command
 
 FILE, FILE_SYSTEM, SECURITY = 1, 2, 3
-NO_FILE_ID = b"\xff" * 16
 
 
 class _Message(Structure):  # type: ignore[misc]

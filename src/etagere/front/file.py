@@ -71,17 +71,14 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
             bytes_max=context.config.memory_budget_bytes // _GATHERED_PART,
         )
         closing.append(("store gathered writes", contents.close))
-        clock = SystemClock()
         smb = SmbServices(
             engine,
-            store,
             opens,
             contents,
             settings,
-            clock,
+            SystemClock(),
             guid=os.urandom(_GUID_BYTES),
             name=_netbios_name(socket.gethostname()),
-            started=clock.wall(),
         )
     # The last: without it, other processes would read files as the ledger has them.
     closing.append(("end operations of other processes", others.close))

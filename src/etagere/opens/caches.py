@@ -100,11 +100,6 @@ class CacheGrant:
         return None if self.lease is None else self.lease[1]
 
     @property
-    def handle_id(self) -> int:
-        """The oldest handle with the grant; the only one of an oplock."""
-        return next(iter(self._holders))
-
-    @property
     def is_breaking(self) -> bool:
         """Whether the client has been told of a break that it has not acknowledged."""
         return self._break is not None

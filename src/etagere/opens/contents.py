@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol, TypeVar
 
 from etagere.bodies.store import BodyStore
@@ -20,7 +19,6 @@ from etagere.config import MIB
 from etagere.engine.interface import Engine, Refused, Unknown
 from etagere.errors import Refusal
 from etagere.model.open_files import ListAllocated, OpenFileRef, ReadOpenFile
-from etagere.model.shares import ShareName
 from etagere.opens.changes import ChangeSignal
 from etagere.opens.extents import Extent, part_of
 from etagere.opens.gathering import GatheredFile, Layer
@@ -51,7 +49,6 @@ _ALLOWANCE_SECONDS: Final = 1.0
 examined for every write."""
 _LOOK_SECONDS: Final = 0.05
 """How often a write that finds no memory looks again."""
-_COPIED_BYTES: Final = 1 * MIB
 _ATTEMPTS_MAX: Final = 20
 """How often a file that is being renamed is looked up."""
 _TRY_SECONDS: Final = 0.2
@@ -236,27 +233,6 @@ class FileContents:
         elif file.is_empty:
             share.gathered.remove(file)
 
-    async def copy(
-        self,
-        share: ShareOpens,
-        source: Handle,
-        offset: int,
-        destination: Handle,
-        destination_offset: int,
-        length: int,
-    ) -> int:
-        """Copies bytes between files of a share. Returns how many: fewer at the end of the
-        source."""
-        copied = 0
-        while copied < length:
-            count = min(_COPIED_BYTES, length - copied)
-            data = await self.read(share, source, offset + copied, count)
-            if not data:
-                break
-            await self.write(share, destination, destination_offset + copied, data)
-            copied += len(data)
-        return copied
-
     async def _writable(
         self, share: ShareOpens, handle: Handle, span: _SpanOfLength, count: int = 0
     ) -> GatheredFile:
@@ -374,15 +350,6 @@ class FileContents:
         fails; the bytes are kept then, and stored as soon as possible."""
         if entry.snapshot is None:
             await share.gathered.flush(entry.id)
-
-    async def flush_share(self, name: ShareName) -> None:
-        """Makes everything durable that was written to the files of a share."""
-        await self._opens.flush_share(name)
-
-    def stored(self, share: ShareOpens, entry: OpenEntry) -> AbstractAsyncContextManager[None]:
-        """Flushes a file, and lets its writers wait until the context ends: for a transaction that
-        changes the content, the length or the place of an open file directly."""
-        return share.gathered.stored(entry.id)
 
     async def store(self, file: GatheredFile, layer: Layer) -> bool:
         """Stores a layer; as in `Storage`."""

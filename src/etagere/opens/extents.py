@@ -52,10 +52,6 @@ class Extents:
     def __iter__(self) -> Iterator[Extent]:
         return map(Extent, self._starts, self._ends, self._found)
 
-    @property
-    def has_data(self) -> bool:
-        return any(data is not None for data in self._found)
-
     def write(self, start: int, data: bytes | memoryview) -> None:
         length = len(data)
         first, stop = self._touched(start, start + length)

@@ -85,8 +85,6 @@ class OpenRequest(NamedTuple):
     spares_leases: bool = False
     """Whether it includes the permission besides, so that oplocks are broken, but leases are not.
     """
-    allocation: int = 0
-    """The number of bytes that a new or overwritten file is expected to have."""
 
 
 class Opened(NamedTuple):

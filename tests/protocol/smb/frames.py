@@ -81,14 +81,12 @@ class SmbFixture:
         self.settings = settings or Settings()
         self.services = SmbServices(
             self.engine,
-            cast("Any", None),
             self.opens,
             cast("Any", _NoContents()),
             self.settings,
             SystemClock(),
             SERVER_GUID,
             "SERVER",
-            0,
         )
 
     async def create_share(self, **settings: Any) -> None:
@@ -325,7 +323,7 @@ class SocketClient(FrameClient):
         frame = b"".join(messages)
         self.writer.write(frame_prefix(len(frame)) + frame)
 
-    async def settle(self) -> list[list[Any]]:
+    async def settle(self) -> list[list[Response]]:
         async with asyncio.timeout(5):
             length = int.from_bytes(await self.reader.readexactly(4), "big")
             return [self._responses(await self.reader.readexactly(length))]

@@ -111,7 +111,6 @@ class LocatedBytes(NamedTuple):
     plan: Plan
     length: int
     """The number of bytes, less than requested at the end of the file."""
-    file_length: int
 
 
 def locate_bytes(txn: ReadTxn, command: ReadOpenFile) -> LocatedBytes | None:
@@ -120,7 +119,7 @@ def locate_bytes(txn: ReadTxn, command: ReadOpenFile) -> LocatedBytes | None:
     length = max(0, min(command.length, content.length - command.start))
     find = try_locate if command.brief else locate
     plan = find(txn, content, command.start, length) if length else b""
-    return None if plan is None else LocatedBytes(plan, length, content.length)
+    return None if plan is None else LocatedBytes(plan, length)
 
 
 def list_allocated(txn: ReadTxn, command: ListAllocated) -> list[tuple[int, int]]:

@@ -26,7 +26,6 @@ _PREFIX: Final = struct.Struct("<4s16s")
 _AUTHENTICATED: Final = struct.Struct("<16sIHHQ")
 """The part of the header that the tag covers: all that follows the tag."""
 _AUTHENTICATED_AT: Final = 20
-_NONCE_AT: Final = 20
 _ENCRYPTED: Final = 0x0001
 _TAG_BYTES: Final = 16
 

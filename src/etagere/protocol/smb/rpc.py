@@ -136,10 +136,6 @@ class RpcPipe:
         """The fragments of responses that have not been read."""
         self._unread = 0
 
-    @property
-    def is_readable(self) -> bool:
-        return bool(self._messages)
-
     async def write(self, data: bytes | memoryview) -> None:
         """Takes one or more fragments of the client."""
         rest = memoryview(data)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from etagere.bodies.store import BodyStore
 from etagere.clock import Clock
 from etagere.engine.interface import Engine
 from etagere.opens.contents import FileContents
@@ -17,7 +16,6 @@ class SmbServices:
     """The dependencies of the SMB server."""
 
     engine: Engine
-    store: BodyStore
     opens: OpenTable
     contents: FileContents
     settings: Settings
@@ -26,5 +24,3 @@ class SmbServices:
     """Identifies the server; 16 bytes."""
     name: str
     """The NetBIOS name of the server."""
-    started: int
-    """When the server was started, in ticks since 1970."""
