@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol, TypeVar
 
 from etagere.bodies.store import BodyStore
+from etagere.clock import Clock
 from etagere.config import MIB
 from etagere.engine.interface import Engine, Refused, Unknown
 from etagere.errors import Refusal
@@ -79,6 +80,7 @@ class FileContents:
         store: BodyStore,
         opens: OpenTable,
         memory: Memory,
+        clock: Clock,
         *,
         bytes_max: int = GATHERED_BYTES_MAX,
     ) -> None:
@@ -86,6 +88,7 @@ class FileContents:
         self._store = store
         self._opens = opens
         self._memory = memory
+        self._clock = clock
         self._bytes_max = bytes_max
         self._reserved = 0
         self._room = ChangeSignal()
@@ -183,36 +186,27 @@ class FileContents:
         offset: int,
         data: bytes | memoryview,
         through: bool = False,
-        *,
-        preserve_written: bool = False,
     ) -> None:
         """Writes bytes; the file grows if they reach beyond its end. The caller must not change the
-        memory of `data` afterwards.
-
-        `through`: returns when they are durable. `preserve_written`: the last write time stays as
-        it is, because the client has set it.
-        """
+        memory of `data` afterwards. `through`: returns when they are durable."""
         count = len(data)
         if count:
             file = await self._writable(share, handle.entry, offset + count, count)
-            file.write(offset, data, preserve_written=preserve_written)
+            file.write(offset, data, preserve_written=handle.preserves_written)
         if through:
             await self.flush(share, handle.entry)
 
     async def resize(self, share: ShareOpens, handle: Handle, length: int) -> None:
         """Sets the length of a file. What is added is zeros."""
         file = await self._writable(share, handle.entry, length)
-        if length != file.length:
-            file.resize(length)
-        elif file.is_empty:
-            share.gathered.remove(file)
+        file.resize(length, preserve_written=handle.preserves_written)
 
     async def clear(self, share: ShareOpens, handle: Handle, start: int, end: int) -> None:
         """Replaces bytes by zeros, within the length of the file."""
         file = await self._writable(share, handle.entry, 0)
         end = min(end, file.length)
         if start < end:
-            file.clear(start, end)
+            file.clear(start, end, preserve_written=handle.preserves_written)
         elif file.is_empty:
             share.gathered.remove(file)
 
@@ -360,6 +354,10 @@ class FileContents:
         """Flushes a file, and lets its writers wait until the context ends: for a transaction that
         changes the content, the length or the place of an open file directly."""
         return share.gathered.stored(entry.id)
+
+    def now(self) -> int:
+        """Returns the wall clock; as in `Storage`."""
+        return self._clock.wall()
 
     async def store(self, file: GatheredFile, layer: Layer) -> bool:
         """Stores a layer; as in `Storage`."""

@@ -147,14 +147,7 @@ async def _write(
     end = offset + len(asked.data)
     client.check_write(handle, offset, end)
     is_through = asked.is_through or bool(opened.options & WRITE_THROUGH)
-    await contents.write(
-        share,
-        handle,
-        offset,
-        asked.data,
-        through=is_through,
-        preserve_written=handle.preserves_written,
-    )
+    await contents.write(share, handle, offset, asked.data, through=is_through)
     opened.position = end
     if share.watches:
         share.watches.report([entry_modified(entry, WRITTEN)])
