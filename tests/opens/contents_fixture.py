@@ -82,7 +82,7 @@ class ContentsFixture(OpensFixture):
     def contents(self) -> FileContents:
         engine: Any = self.watched
         store: BodyStore = self.store
-        return FileContents(engine, store, self.table, self.memory)
+        return FileContents(engine, store, self.table, self.memory, self.clock)
 
     async def start(self, **settings: Any) -> None:
         await self.create(**settings)

@@ -38,7 +38,7 @@ async def _work(directory: Path, seed: int) -> None:
     engine = SqliteEngine(directory, Config())
     store = FileBodyStore(directory, engine)
     table = OpenTable(engine)
-    contents = FileContents(engine, store, table, CountedMemory())
+    contents = FileContents(engine, store, table, CountedMemory(), SystemClock())
     client = await connect(engine, table, SHARE, SESSION, SystemClock())
     handle = await opened(client, "f", R | W)
     chosen = random.Random(seed + 1)

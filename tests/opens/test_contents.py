@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,10 +13,11 @@ from etagere.engine.interface import Fault, FaultReason, Unknown
 from etagere.model.files import EntryPath, RenameEntry, SetEntryProperties
 from etagere.model.shares import SnapshotShare
 from etagere.opens import gathering
+from etagere.opens.requests import OpenRequest
 from etagere.opens.table import OpenTable
 from etagere.operations.file import entries, renames, shares
 from etagere.rules.file_attributes import FileAttributes
-from etagere.rules.opens import Access, RestAccess
+from etagere.rules.opens import EVERYTHING, Access, OpenMode, RestAccess
 from tests.opens.contents_fixture import ContentsFixture, contents_test, length_of
 from tests.opens.fixture import D, R, W, opened
 from tests.operations.file.fixture import SHARE, path_of
@@ -69,11 +71,45 @@ async def test_a_flush_moves_the_etag_and_the_times(f: ContentsFixture) -> None:
     assert after.times.written > before.times.written
     assert after.times.changed > before.times.changed
     assert after.times.created == before.times.created
-    await asyncio.sleep(0.01)
-    await f.smb_write(handle, 0, b"y", through=True, preserve_written=True)
-    last = await f.entry("f")
-    assert last.times.written == after.times.written
-    assert last.times.changed > after.times.changed
+    # A client that has set the last write time does not change it any more.
+    handle.preserves_written = True
+    changes: tuple[Callable[[], Awaitable[None]], ...] = (
+        lambda: f.smb_write(handle, 0, b"y"),
+        lambda: f.resize(handle, 9),
+        lambda: f.clear_bytes(handle, 0, 5),
+    )
+    last = after
+    for change in changes:
+        await asyncio.sleep(0.01)
+        await change()
+        await f.flush(handle)
+        previous, last = last, await f.entry("f")
+        assert last.times.written == after.times.written
+        assert last.times.changed > previous.times.changed
+    handle.preserves_written = False
+    await f.resize(handle, 9)
+    await f.flush(handle)
+    assert (await f.entry("f")).times.written > after.times.written
+
+
+@contents_test
+async def test_clients_see_length_and_times_before_they_are_stored(f: ContentsFixture) -> None:
+    await f.start()
+    handle = await f.opened_file(data=b"ab")
+    reader = await opened(f.client, "f", R)
+    seen, writes = await f.client.get_entry(handle), f.watched.writes
+    for number in range(20):
+        await asyncio.sleep(0.001)
+        await f.smb_write(handle, number * 10, b"0123456789")
+        before, seen = seen, await f.client.get_entry(reader)
+        assert length_of(seen) == (number + 1) * 10
+        assert before.times.written < seen.times.written == seen.times.changed
+    third = await f.client.open(OpenRequest(path_of("f"), OpenMode(R, EVERYTHING)))
+    assert third.entry == seen
+    assert f.watched.writes == writes
+    await f.flush(handle)
+    assert (await f.entry("f")).times == seen.times
+    assert length_of(await f.client.get_entry(reader)) == 200
 
 
 @contents_test
@@ -160,8 +196,9 @@ async def test_the_length_can_be_changed_before_it_is_stored(f: ContentsFixture)
     await f.resize(handle, 0)
     assert await f.rest_bytes() == b""
     assert await f.usage() == 0
+    # The same length counts as a write all the same.
     await f.resize(handle, 0)
-    assert not f.client.share.gathered
+    assert f.client.share.gathered
     await f.require_sound()
 
 

@@ -89,8 +89,8 @@ def test_breaks(client: SmbClient, share: ShareClient, pool: ThreadPoolExecutor,
         lease.open(held, READ if name in _NEEDS_READER else ALL)
         request = pool.submit(operations(share, file)[name])
         left, waits = held, False
-        if row[held] is not NO_BREAK:
-            left, waits = row[held]
+        if (wanted := row[held]) is not None:
+            left, waits = wanted
             told = parse_break(breaks.wait())
             # A client that caches only reads has nothing to acknowledge.
             assert told == LeaseBreak(lease.key, held, left, held != R), name

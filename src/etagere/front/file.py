@@ -63,11 +63,13 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
     others = OpensServer(context.directory, opens)
     smb = None
     if settings.smb:
+        clock = SystemClock()
         contents = FileContents(
             engine,
             store,
             opens,
             context.memory,
+            clock,
             bytes_max=context.config.memory_budget_bytes // _GATHERED_PART,
         )
         closing.append(("store gathered writes", contents.close))

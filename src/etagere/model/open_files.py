@@ -38,8 +38,10 @@ class StoreWrites(Command, frozen=True):
     """For the interval map of the file, if it has none or has to be separated from a copy."""
     length: int | None = None
     """The length afterwards; None: the file grows if a range reaches beyond its end."""
-    preserve_written: bool = False
-    """Whether the last write time stays as it is."""
+    changed: int | None = None
+    """When the last of the writes was made; None: now."""
+    written: int | None = None
+    """The last write time; None: it stays as it is."""
 
 
 class ReadOpenFile(Command, frozen=True):

@@ -128,10 +128,16 @@ class ShareClient:
     # The entry of a handle
 
     async def get_entry(self, handle: Handle) -> Entry:
-        """Returns the current state of an entry, with everything that was written to it."""
-        if not handle.entry.is_directory and handle.entry.snapshot is None:
-            await self.share.gathered.flush(handle.entry.id)
-        return await self._follow(handle, lambda path: self._engine.read(find_at, path))
+        """Returns the current state of an entry, with the length and the times that it has after
+        everything that was written to it."""
+
+        async def read() -> Entry:
+            return await self._follow(handle, lambda path: self._engine.read(find_at, path))
+
+        if handle.entry.snapshot is not None:
+            return await read()
+        found, file = await self.share.gathered.read(handle.entry.id, read)
+        return found if file is None else file.overlaid(found)
 
     async def set_properties(
         self,

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeVar
 
 from etagere.bodies.store import BodyStore
+from etagere.clock import Clock
 from etagere.config import MIB
 from etagere.engine.interface import Engine, Refused, Unknown
 from etagere.errors import Refusal
@@ -81,6 +82,7 @@ class FileContents:
         store: BodyStore,
         opens: OpenTable,
         memory: Memory,
+        clock: Clock,
         *,
         bytes_max: int = GATHERED_BYTES_MAX,
     ) -> None:
@@ -88,6 +90,7 @@ class FileContents:
         self._store = store
         self._opens = opens
         self._memory = memory
+        self._clock = clock
         self._bytes_max = bytes_max
         self._reserved = 0
         self._room = ChangeSignal()
@@ -185,15 +188,12 @@ class FileContents:
         offset: int | None,
         data: bytes | memoryview,
         through: bool = False,
-        *,
-        preserve_written: bool = False,
     ) -> int:
         """Writes bytes, at least one, at the end of the file if `offset` is None; the file grows if
         they reach beyond its end. Returns the offset behind them. The caller must not change the
         memory of `data` afterwards.
 
-        `through`: returns when they are durable. `preserve_written`: the last write time stays as
-        it is, because the client has set it.
+        `through`: returns when they are durable.
         """
         count = len(data)
 
@@ -203,7 +203,7 @@ class FileContents:
 
         file = await self._writable(share, handle, span, count)
         start, end = span(file.length)
-        file.write(start, data, preserve_written=preserve_written)
+        file.write(start, data, preserve_written=handle.preserves_written)
         if through:
             await self.flush(share, handle.entry)
         return end
@@ -216,7 +216,7 @@ class FileContents:
 
         file = await self._writable(share, handle, span)
         if length != file.length:
-            file.resize(length)
+            file.resize(length, preserve_written=handle.preserves_written)
         elif file.is_empty:
             share.gathered.remove(file)
 
@@ -229,7 +229,7 @@ class FileContents:
         file = await self._writable(share, handle, span)
         end = min(end, file.length)
         if start < end:
-            file.clear(start, end)
+            file.clear(start, end, preserve_written=handle.preserves_written)
         elif file.is_empty:
             share.gathered.remove(file)
 
@@ -350,6 +350,10 @@ class FileContents:
         fails; the bytes are kept then, and stored as soon as possible."""
         if entry.snapshot is None:
             await share.gathered.flush(entry.id)
+
+    def now(self) -> int:
+        """Returns the wall clock; as in `Storage`."""
+        return self._clock.wall()
 
     async def store(self, file: GatheredFile, layer: Layer) -> bool:
         """Stores a layer; as in `Storage`."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from etagere.model.open_files import OpenFileRef
 from etagere.model.shares import ShareName
@@ -13,6 +13,8 @@ from etagere.opens.gathering import GatheredFile
 
 if TYPE_CHECKING:
     from etagere.opens.handles import OpenEntry
+
+T = TypeVar("T")
 
 
 class GatheredFiles:
@@ -47,6 +49,18 @@ class GatheredFiles:
 
     def get(self, entry_id: int) -> GatheredFile | None:
         return self._files.get(entry_id)
+
+    async def read(
+        self, entry_id: int, read: Callable[[], Awaitable[T]]
+    ) -> tuple[T, GatheredFile | None]:
+        """Reads from the ledger. Returns the file with the changes that are missing there, too."""
+        while True:
+            file = self._files.get(entry_id)
+            stores = 0 if file is None else file.stores
+            result = await read()
+            now = self._files.get(entry_id)
+            if file is None or (now is file and file.stores == stores):
+                return result, now
 
     def add(self, file: GatheredFile) -> None:
         self._files[file.entry.id] = file

@@ -12,8 +12,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from msgspec.structs import replace
+
 from etagere.config import MIB
 from etagere.engine.interface import Fault, FaultReason, Unknown
+from etagere.model.bodies import Chunked
+from etagere.model.files import Entry, FileNode
 from etagere.model.open_files import OpenFileRef
 from etagere.model.shares import ShareName
 from etagere.opens.extents import Extent, Extents
@@ -41,13 +45,14 @@ class Layer:
     """Changes of a file that are stored together."""
 
     __slots__ = (
+        "changed",
         "extents",
         "is_resized",
         "last",
         "length",
         "length_below",
-        "preserve_written",
         "reserved",
+        "written",
     )
 
     def __init__(self, length: int) -> None:
@@ -58,8 +63,10 @@ class Layer:
         """That of the file with these changes."""
         self.is_resized = False
         """Whether the length was set. Otherwise the file only grows as far as it was written."""
-        self.preserve_written = True
-        """Whether the last write time stays as it is."""
+        self.changed = 0
+        """When the last change was made."""
+        self.written: int | None = None
+        """The last write time; None: it stays as it is."""
         self.last = 0
         """The number of the last change."""
         self.reserved = 0
@@ -92,6 +99,10 @@ class Owner(Protocol):
 
 class Storage(Protocol):
     """Stores the layers of files."""
+
+    def now(self) -> int:
+        """Returns the wall clock, in ticks since 1970."""
+        ...
 
     async def store(self, file: GatheredFile, layer: Layer) -> bool:
         """Stores a layer; returns False if the file is gone. Raises `Fault` or `Unknown`."""
@@ -177,6 +188,20 @@ class GatheredFile:
             return newer
         return self._storing.extents.between(start, end) + newer
 
+    def overlaid(self, entry: Entry) -> Entry:
+        """Returns the entry, which is as in the ledger, with the length and the times that it has
+        after the changes. Its content has no bytes."""
+        if not isinstance(entry.node, FileNode):
+            return entry
+        changed, written = entry.times.changed, entry.times.written
+        for layer in (self._storing, self._gathering):
+            if layer is not None and not layer.is_empty:
+                changed = layer.changed
+                written = written if layer.written is None else layer.written
+        node = replace(entry.node, content=Chunked(b"", self.length))
+        times = replace(entry.times, changed=changed, written=written)
+        return replace(entry, node=node, times=times)
+
     # Changes
 
     def write(
@@ -189,14 +214,15 @@ class GatheredFile:
         layer.length = max(layer.length, offset + len(data))
         self._end_change()
 
-    def clear(self, start: int, end: int) -> None:
+    def clear(self, start: int, end: int, *, preserve_written: bool = False) -> None:
         """Replaces bytes by zeros, within the length of the file."""
-        layer = self._begin_change()
+        layer = self._begin_change(preserve_written=preserve_written)
         layer.extents.clear(start, end)
         self._end_change()
 
-    def resize(self, length: int) -> None:
-        layer = self._begin_change()
+    def resize(self, length: int, *, preserve_written: bool = False) -> None:
+        """Sets the length. Even if it is the old one, the file counts as written."""
+        layer = self._begin_change(preserve_written=preserve_written)
         layer.extents.forget(length)
         if length < layer.length_below:
             # The bytes there must not return when the file grows again.
@@ -204,7 +230,7 @@ class GatheredFile:
         layer.length, layer.is_resized = length, True
         self._end_change()
 
-    def _begin_change(self, *, preserve_written: bool = False) -> Layer:
+    def _begin_change(self, *, preserve_written: bool) -> Layer:
         layer = self._gathering
         now = asyncio.get_running_loop().time()
         if layer.is_empty:
@@ -212,7 +238,9 @@ class GatheredFile:
         self._last_at = now
         self._last += 1
         layer.last = self._last
-        layer.preserve_written &= preserve_written
+        layer.changed = self._storage.now()
+        if not preserve_written:
+            layer.written = layer.changed
         return layer
 
     def _end_change(self) -> None:

@@ -10,14 +10,13 @@ A name at which an entry is created is reserved until the handle of its creator 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
 
 from etagere.clock import Clock
-from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if
+from etagere.engine.interface import Engine, Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.files import (
     NO_ENTRY,
@@ -135,13 +134,9 @@ class Opener:
             if action is not None:
                 entry = await self._overwrite(request, handle)
                 return Opened(handle, entry, action)
-            entry = located.entry
-            gathered = self._share.gathered
-            if count == self._share.changes.count and gathered.get(entry.id) is None:
-                return Opened(handle, entry, Action.OPENED)
-            with contextlib.suppress(Fault, Unknown):
-                # The disk is full, for example. The file can be read all the same.
-                await gathered.flush(entry.id)
+            is_gathered = self._share.gathered.get(located.entry_id) is not None
+            if count == self._share.changes.count and not is_gathered:
+                return Opened(handle, located.entry, Action.OPENED)
             return await self._verify(request, located, handle)
         except Refused as refused:
             self._abandon(handle)
@@ -175,13 +170,15 @@ class Opener:
         self, request: OpenRequest, located: LocatedEntry, handle: Handle
     ) -> Opened | None:
         """Returns the open if the entry is where it was before; closes the handle if not."""
-        again = await self._locate(request.path)
+        gathered = self._share.gathered
+        again, file = await gathered.read(located.entry_id, lambda: self._locate(request.path))
         if again[:2] != located[:2] or again.entry_id != located.entry_id or again.entry is None:
             self._abandon(handle)
             return None
         leased, copied = again.is_leased, again.is_copied
         abort_if(check_open(handle.mode, (), leased=leased, copied=copied))
-        return Opened(handle, again.entry, Action.OPENED)
+        entry = again.entry if file is None else file.overlaid(again.entry)
+        return Opened(handle, entry, Action.OPENED)
 
     def _abandon(self, handle: Handle) -> None:
         handle.deletes_on_close = False

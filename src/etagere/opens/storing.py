@@ -34,7 +34,8 @@ async def store_layer(engine: Engine, store: BodyStore, file: OpenFileRef, layer
             tuple(_ranges(runs, pieces)),
             map_id=new_id(),
             length=layer.length if layer.is_resized else None,
-            preserve_written=layer.preserve_written,
+            changed=layer.changed,
+            written=layer.written,
         )
         return await engine.write(store_writes if count else store_clears, command)
 

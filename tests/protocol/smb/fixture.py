@@ -132,7 +132,6 @@ class FakeShare:
         data: memoryview,
         *,
         through: bool,
-        preserve_written: bool,
     ) -> None:
         self.calls.append(("write", offset, bytes(data), through))
 

@@ -71,7 +71,8 @@ def _store(txn: WriteTxn, command: StoreWrites) -> bool:
         content = intervals.resize(txn, content, command.length, command.map_id)
         node = replace(node, copied=None)
     change_usage(txn, found, old.id, content.length - length, enforce=False)
-    times = ChangedTimes(written=PRESERVE_TIME if command.preserve_written else None)
+    written = PRESERVE_TIME if command.written is None else command.written
+    times = ChangedTimes(written=written, changed=command.changed)
     stored = changed(txn, old, times=times, node=replace(node, content=content))
     put_entry(txn, place, stored)
     return True

@@ -147,7 +147,6 @@ async def _write(
         None if appends else asked.offset,
         asked.data,
         through=is_through,
-        preserve_written=handle.preserves_written,
     )
     if share.watches:
         share.watches.report([entry_modified(entry, WRITTEN)])
