@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -50,6 +51,25 @@ async def test_handles_follow_the_file(f: OpensFixture) -> None:
     await f.rest_rename("file", "by rest")
     assert handle.entry.path == "by rest"
     assert await status(client, handle, "back") == NtStatus.SUCCESS
+
+
+@opens_test
+async def test_a_rename_that_is_cancelled_is_carried_out_or_not(f: OpensFixture) -> None:
+    await f.create()
+    await f.put("file")
+    client = await f.connect()
+    handle = await opened(client, "file", D)
+    for steps in range(40):
+        renaming = asyncio.ensure_future(status(client, handle, f"file{steps}"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        renaming.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            assert await renaming == NtStatus.SUCCESS
+            assert handle.entry.path == f"file{steps}"
+        await asyncio.sleep(0.001)
+        assert await f.names() == [handle.entry.path]
+    assert client.share.rest.is_idle
 
 
 @opens_test

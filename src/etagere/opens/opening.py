@@ -32,6 +32,7 @@ from etagere.model.files import (
 from etagere.model.ids import new_id
 from etagere.nt_status import NtStatus
 from etagere.opens.admission import PendingOpen
+from etagere.opens.completion import completed
 from etagere.opens.handles import Handle, Session
 from etagere.opens.requests import Action, Disposition, EntryKind, Opened, OpenRequest
 from etagere.opens.share import ShareOpens
@@ -203,7 +204,8 @@ class Opener:
             return None
         share.rest.reserve(located)
         try:
-            entry = await self._write_new(request, replace(path, expected_id=NO_ENTRY))
+            expected = replace(path, expected_id=NO_ENTRY)
+            entry = await completed(self._write_new(request, expected))
             handle = self._register(request, located._replace(entry=entry))
         except Refused as refused:
             if is_path_change(refused):
@@ -230,7 +232,7 @@ class Opener:
         supersedes = request.disposition is Disposition.SUPERSEDE
         command = OverwriteFile(path, int(attributes), supersedes)
         async with self._share.gathered.stored(handle.entry.id):
-            return await self._engine.write(entries.overwrite_file, command)
+            return await completed(self._engine.write(entries.overwrite_file, command))
 
 
 class _RestWait:

@@ -26,6 +26,7 @@ from etagere.model.files import DeleteEntry, EntryPath
 from etagere.model.shares import ShareName, ShareRef
 from etagere.opens.admission import RestClaim
 from etagere.opens.caches import BREAK_SECONDS_MAX, LeaseTable
+from etagere.opens.completion import completed
 from etagere.opens.handles import Handle
 from etagere.opens.reports import renamed, rest_changes
 from etagere.opens.share import HandleSupply, ShareOpens
@@ -157,28 +158,41 @@ class OpenTable:
             if target.entry_id != located.entry_id:
                 claims.append(RestClaim(RestAccess.DELETE, target, by=by))
             await share.rest.admit(claims, seconds_max, on_wait)
-            moved = share.rest.begin_move(located.entry_id)
-            try:
-                result = await run(
-                    replace(path, expected_id=located.entry_id),
-                    replace(destination, expected_id=target.entry_id),
-                )
-                if target.entry_id != located.entry_id:
-                    share.gathered.discard(target.entry_id)
-                if share.watches:
-                    share.watches.report(renamed(located, target, destination.components[-1]))
-                return result
-            finally:
-                after = None
-                try:
-                    if moved is not None:
-                        after = await self._find(destination)
-                finally:
-                    if moved is not None:
-                        share.rest.end_move(moved, after)
-                    self._release(share, claims)
+            paths = (
+                replace(path, expected_id=located.entry_id),
+                replace(destination, expected_id=target.entry_id),
+            )
+            return await completed(self._move(share, claims, located, target, paths, run))
 
         return await again_if_path_changes(attempt)
+
+    async def _move(
+        self,
+        share: ShareOpens,
+        claims: Sequence[RestClaim],
+        located: LocatedEntry,
+        target: LocatedEntry,
+        paths: tuple[EntryPath, EntryPath],
+        run: Callable[[EntryPath, EntryPath], Awaitable[T]],
+    ) -> T:
+        """Runs a rename that was admitted."""
+        moved = share.rest.begin_move(located.entry_id)
+        try:
+            result = await run(*paths)
+            if target.entry_id != located.entry_id:
+                share.gathered.discard(target.entry_id)
+            if share.watches:
+                share.watches.report(renamed(located, target, paths[1].components[-1]))
+            return result
+        finally:
+            after = None
+            try:
+                if moved is not None:
+                    after = await self._find(replace(paths[1], expected_id=None))
+            finally:
+                if moved is not None:
+                    share.rest.end_move(moved, after)
+                self._release(share, claims)
 
     async def _run_untracked(self, key: ShareKey, operation: Awaitable[T]) -> T:
         counts = self._untracked
