@@ -24,6 +24,7 @@ from etagere.opens.changes import ChangeSignal
 from etagere.opens.extents import Extent, part_of
 from etagere.opens.gathering import GatheredFile, Layer
 from etagere.opens.handles import Handle, OpenEntry
+from etagere.opens.quotas import require_room
 from etagere.opens.share import ShareOpens
 from etagere.opens.storing import store_layer
 from etagere.opens.table import OpenTable
@@ -32,7 +33,6 @@ from etagere.operations.file.writes import (
     find_writable_length,
     list_allocated,
     locate_bytes,
-    quota_left,
 )
 from etagere.rules.file_ranges import FILE_BYTES_MAX
 
@@ -215,10 +215,7 @@ class FileContents:
             return min(old, length), max(old, length)
 
         file = await self._writable(share, handle, span)
-        if length != file.length:
-            file.resize(length, preserve_written=handle.preserves_written)
-        elif file.is_empty:
-            share.gathered.remove(file)
+        file.resize(length, preserve_written=handle.preserves_written)
 
     async def clear(self, share: ShareOpens, handle: Handle, start: int, end: int) -> None:
         """Replaces bytes by zeros, within the length of the file."""
@@ -275,7 +272,7 @@ class FileContents:
             share.check_write(handle, start, end)
             growth = end - file.length
             if growth > 0 and not self._take_allowance(share, growth):
-                await self._examine_quota(share, gathered.ref(entry), growth)
+                await self._examine_quota(share, growth)
                 continue
             if count and not self._reserve(count):
                 # Returned, because it is examined again.
@@ -305,18 +302,10 @@ class FileContents:
         gathered.allowance -= growth
         return True
 
-    async def _examine_quota(self, share: ShareOpens, ref: OpenFileRef, growth: int) -> None:
+    async def _examine_quota(self, share: ShareOpens, growth: int) -> None:
         """Allows files to grow, or refuses it if the quota would be exceeded."""
         gathered = share.gathered
-        while True:
-            left = await self._engine.read(quota_left, ref) - gathered.growth
-            if growth <= left:
-                break
-            storing = gathered.being_stored
-            if not storing:
-                raise Refused(Refusal("ShareSizeLimitReached"))
-            # What has just been stored may have been counted twice.
-            await asyncio.wait([file.store_soon() for file in storing])
+        left = await require_room(self._engine, share, growth)
         gathered.allowance = max(growth, min(left // 8, _ALLOWANCE_BYTES_MAX))
         gathered.allowed_until = asyncio.get_running_loop().time() + _ALLOWANCE_SECONDS
 
