@@ -12,6 +12,7 @@ from etagere.nt_status import NtStatus
 from etagere.opens.client import ShareClient
 from etagere.opens.requests import Action, Disposition, EntryKind, Opened, OpenRequest
 from etagere.operations.file import entries
+from etagere.operations.file.changes import file_length
 from etagere.rules.file_attributes import FileAttributes
 from etagere.rules.opens import EVERYTHING, Access, OpenMode
 from tests.opens.fixture import NONE, D, OpensFixture, R, W, opened, opens_test
@@ -21,6 +22,7 @@ from tests.operations.fixture import code_of
 
 READ_ONLY, HIDDEN = FileAttributes.READ_ONLY, FileAttributes.HIDDEN
 SYSTEM, ARCHIVE = FileAttributes.SYSTEM, FileAttributes.ARCHIVE
+GIB = 1 << 30
 OVERWRITING = (Disposition.SUPERSEDE, Disposition.OVERWRITE, Disposition.OVERWRITE_IF)
 
 
@@ -290,6 +292,20 @@ async def test_creation_in_a_directory_that_is_being_deleted(f: OpensFixture) ->
     client.clear_delete_pending(handle)
     assert await outcome(client, "dir/new", C) is Action.CREATED
     assert await code_of(client.set_delete_pending(handle)) == "DirectoryNotEmpty"
+
+
+@opens_test
+async def test_a_file_that_would_exceed_the_quota_is_not_created(f: OpensFixture) -> None:
+    await f.create(quota_gib=1)
+    await f.put("old", b"0123456789")
+    client = await f.connect()
+    full = NtStatus.DISK_FULL
+    assert await outcome(client, "new", C, allocation=GIB - 9) == full
+    assert await outcome(client, "old", OW, access=W, allocation=GIB + 1) == full
+    assert await f.names() == ["old"] and file_length(await f.entry("old")) == 10
+    assert await outcome(client, "new", C, allocation=GIB - 10) is Action.CREATED
+    assert await outcome(client, "old", OW, access=W, allocation=GIB) is Action.OVERWRITTEN
+    assert await outcome(client, "dir", C, kind=DIRECTORY, allocation=2 * GIB) is Action.CREATED
 
 
 @opens_test

@@ -34,9 +34,11 @@ from etagere.nt_status import NtStatus
 from etagere.opens.admission import PendingOpen
 from etagere.opens.completion import completed
 from etagere.opens.handles import Handle, Session
+from etagere.opens.quotas import require_room
 from etagere.opens.requests import Action, Disposition, EntryKind, Opened, OpenRequest
 from etagere.opens.share import ShareOpens
 from etagere.operations.file import entries, inheritance
+from etagere.operations.file.changes import file_length
 from etagere.operations.file.tree import LocatedEntry, is_path_change, locate_entry
 from etagere.rules.file_attributes import FileAttributes, check_writable, settable_attributes
 from etagere.rules.opens import Access, OpenMode, check_delete_pending, check_open
@@ -121,6 +123,7 @@ class Opener:
         action = _ACTIONS.get(request.disposition)
         mode = request.mode
         if action is not None:
+            await self._require_room(request, located.entry)
             mode = OpenMode(mode.access | _NEEDED[request.disposition], mode.share)
         if self._share.rest.is_delayed(located, mode):
             await wait.next(located.entry_id, mode)
@@ -197,6 +200,8 @@ class Opener:
             raise Refused(Refusal("ResourceNotFound"))
         if path.ref.snapshot is not None:
             raise Refused(_SNAPSHOT_IS_READ_ONLY)
+        if request.kind is not EntryKind.DIRECTORY:
+            await self._require_room(request, None)
         share = self._share
         share.check_creation(located, request)
         if share.rest.is_place_delayed(located):
@@ -214,6 +219,12 @@ class Opener:
         finally:
             share.rest.unreserve(located)
         return Opened(handle, entry, Action.CREATED)
+
+    async def _require_room(self, request: OpenRequest, old: Entry | None) -> None:
+        """Refuses a file that is expected to exceed the quota."""
+        if request.allocation:
+            growth = request.allocation - file_length(old)
+            await require_room(self._engine, self._share, growth)
 
     async def _write_new(self, request: OpenRequest, path: EntryPath) -> Entry:
         is_directory = request.kind is EntryKind.DIRECTORY

@@ -85,6 +85,9 @@ class OpenRequest(NamedTuple):
     spares_leases: bool = False
     """Whether it includes the permission besides, so that oplocks are broken, but leases are not.
     """
+    allocation: int = 0
+    """The number of bytes that a new or overwritten file is expected to have: it is refused if the
+    quota does not leave them. They are not reserved."""
 
 
 class Opened(NamedTuple):

@@ -17,6 +17,7 @@ from etagere.errors import Refusal
 from etagere.model.bodies import Mapped
 from etagere.model.files import PRESERVE_TIME, ChangedTimes, FileNode
 from etagere.model.open_files import ListAllocated, OpenFileRef, ReadOpenFile, StoreWrites
+from etagere.model.shares import ShareName
 from etagere.operations.file.changes import after_write, changed, content_map
 from etagere.operations.file.collections import SHARES
 from etagere.operations.file.shares import change_usage, get_snapshot, usage
@@ -135,9 +136,10 @@ def list_allocated(txn: ReadTxn, command: ListAllocated) -> list[tuple[int, int]
 # The quota
 
 
-def quota_left(txn: ReadTxn, ref: OpenFileRef) -> int:
-    """Returns how many bytes the quota of a share leaves."""
-    found = txn.get(SHARES, ref.share.key)
-    if found is None or found.id != ref.share_id:
+def quota_left(txn: ReadTxn, share: tuple[ShareName, bytes]) -> int:
+    """Returns how many bytes the quota of a share leaves, which is known by its name and its ID."""
+    name, share_id = share
+    found = txn.get(SHARES, name.key)
+    if found is None or found.id != share_id:
         raise Refused(Refusal("ShareNotFound"))
     return (found.settings.quota_gib << 30) - usage(txn, found.id)

@@ -266,6 +266,7 @@ def _open_request(
         caching=_caching(request, asked, contexts, notifier),
         is_attribute_only=not rights & ~ATTRIBUTE_ACCESS,
         spares_leases=not rights & ~(ATTRIBUTE_ACCESS | AccessMask.READ_CONTROL),
+        allocation=contexts.allocation,
     )
 
 
