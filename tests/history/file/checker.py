@@ -35,8 +35,8 @@ def check_history(history: History) -> list[Finding]:
         confused = _confused_versions(operations)
         if confused:
             findings.append(Finding(Verdict.VIOLATION, VERSIONS, share, confused))
-        entries = prepare(operations, history.kills)
-        entries += crash_entries(operations, history.crashes)
+        entries = prepare(operations, history)
+        entries += crash_entries(operations, history)
         result = search(entries, ShareModel(entries))
         if result.verdict is not Verdict.OK:
             findings.append(Finding(result.verdict, ORDER, share, result.explanation))

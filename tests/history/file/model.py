@@ -14,10 +14,20 @@ from msgspec.structs import replace
 
 from tests.history import linearizability
 from tests.history.configurations import Part
-from tests.history.events import NEVER, Crash, Refused, ServerKill, Unknown, latest_moment
-from tests.history.file.events import OVER_SMB, READS, Done, FileSeen, Operation, Request, Verb
+from tests.history.events import NEVER, Refused, Unknown, latest_moment
+from tests.history.file.events import (
+    OVER_SMB,
+    READS,
+    Done,
+    FileSeen,
+    History,
+    Operation,
+    Request,
+    Verb,
+)
 from tests.history.file.tree_model import (
     File,
+    Node,
     Tree,
     apply,
     crashed,
@@ -98,16 +108,36 @@ class ShareModel(linearizability.Model[State, SearchEntry]):
                 yield state._replace(tree=after)
 
     def last_uses(self) -> dict[str, int]:
-        """Returns the names of snapshots, with the time of the last request for each."""
+        """Returns the names of snapshots, with the time of the last request for each, and tokens,
+        with the time of the last read that showed them."""
         uses: dict[str, int] = {}
         for entry in self._entries:
-            for name in filter(None, (entry.request.snapshot, _snapshot_of(entry))):
+            names = entry.request.snapshot, _snapshot_of(entry), *_shown_tokens(entry.operation)
+            for name in filter(None, names):
                 uses[name] = max(entry.latest, uses.get(name, 0))
         return uses
 
     def forget(self, state: State, names: Collection[str]) -> State:
         left = tuple(each for each in state.snapshots if each not in names)
-        return state._replace(snapshots=left)
+        tree = tuple((path, _without(node, names)) for path, node in state.tree)
+        return State(tree, left)
+
+
+def _shown_tokens(operation: Operation) -> tuple[str, ...]:
+    """Returns the tokens of the file that was read."""
+    outcome = operation.outcome
+    if not isinstance(outcome, Done) or outcome.file is None:
+        return ()
+    return tuple(filter(None, (outcome.file.content, outcome.file.metadata)))
+
+
+def _without(node: Node, tokens: Collection[str]) -> Node:
+    """Returns a file with one name for all tokens that are not shown any more."""
+    if not isinstance(node, File):
+        return node
+    content, metadata = (UNSEEN if each in tokens else each for each in node[:2])
+    former = {UNSEEN if each in tokens else each for each in node.former} - {content}
+    return node._replace(content=content, metadata=metadata, former=tuple(sorted(former)))
 
 
 def _snapshot_of(entry: SearchEntry) -> str:
@@ -156,7 +186,7 @@ def read(tree: Tree, request: Request) -> Shown | str:
     return FileSeen(file.content, "" if request.verb is Verb.SMB_READ else file.metadata), ()
 
 
-def prepare(operations: Sequence[Operation], kills: tuple[ServerKill, ...]) -> list[SearchEntry]:
+def prepare(operations: Sequence[Operation], history: History) -> list[SearchEntry]:
     """Returns the entries of the operations of one share.
 
     A write with an unknown outcome whose token was read has been carried out before the first of
@@ -166,11 +196,9 @@ def prepare(operations: Sequence[Operation], kills: tuple[ServerKill, ...]) -> l
     """
     read_at: dict[str, int] = {}
     for operation in operations:
-        outcome = operation.outcome
-        if isinstance(outcome, Done) and outcome.file is not None:
-            for token in filter(None, (outcome.file.content, outcome.file.metadata)):
-                read_at[token] = min(operation.ended, read_at.get(token, NEVER))
-    entries = [_entry(operation, kills, read_at) for operation in operations]
+        for token in _shown_tokens(operation):
+            read_at[token] = min(operation.ended, read_at.get(token, NEVER))
+    entries = [_entry(operation, history, read_at) for operation in operations]
     return [entry for entry in entries if entry is not None and entry.began <= entry.latest]
 
 
@@ -180,24 +208,22 @@ _WRITES_TOKEN: Final = frozenset(
 )
 
 
-def crash_entries(operations: Sequence[Operation], crashes: Sequence[Crash]) -> list[SearchEntry]:
+def crash_entries(operations: Sequence[Operation], history: History) -> list[SearchEntry]:
     """Returns the crashes as the search sees them: they matter to a share with SMB clients."""
     shares = {each.request.share for each in operations if each.request.verb in OVER_SMB}
     made = (
         Operation(_NO_CLIENT, Request(Verb.CRASH, share), each.began, each.ended, Done())
         for share in shares
-        for each in crashes
+        for each in history.crashes
     )
     return [SearchEntry(each, each.request, Part.ACTIVE, each.began, each.ended) for each in made]
 
 
-def _entry(
-    operation: Operation, kills: tuple[ServerKill, ...], read_at: dict[str, int]
-) -> SearchEntry | None:
+def _entry(operation: Operation, history: History, read_at: dict[str, int]) -> SearchEntry | None:
     request, outcome = operation.request, operation.outcome
     if request.verb in _WRITES_TOKEN and request.token not in read_at:
         request = replace(request, token=UNSEEN)
-    latest = latest_moment(operation, kills)
+    latest = latest_moment(operation, history.kills)
     entry = SearchEntry(operation, request, Part.PASSIVE, operation.began, latest)
     if isinstance(outcome, Refused):
         return entry._replace(refusal=outcome.code)
@@ -206,8 +232,16 @@ def _entry(
     assert isinstance(outcome, Unknown)
     if request.verb in _NAMES_NOTHING:
         return None
+    if request.verb is Verb.SMB_WRITE_THROUGH:
+        # Others may have seen it before it was durable.
+        entry = entry._replace(request=replace(request, verb=Verb.SMB_WRITE))
+    if request.verb in OVER_SMB:
+        # Nothing of it is left in another process.
+        ends = [each.ended for each in history.crashes if operation.ended <= each.ended]
+        latest = min(latest, *ends, NEVER)
+        entry = entry._replace(latest=latest)
     first_read = read_at.get(request.token, NEVER)
     if request.verb in _WRITES_TOKEN and first_read < NEVER:
         latest = max(operation.began, min(latest, first_read))
         return entry._replace(part=Part.ACTIVE, latest=latest)
-    return entry._replace(part=Part.DOUBTFUL, alike=request)
+    return entry._replace(part=Part.DOUBTFUL, alike=entry.request)
