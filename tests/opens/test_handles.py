@@ -207,3 +207,40 @@ async def test_ids_of_a_later_process_are_greater(f: OpensFixture) -> None:
     f.table = OpenTable(f.engine)
     second = await opened(await f.connect(), "file")
     assert first.id < second.id < 1 << 63
+
+
+@opens_test
+async def test_many_handles_of_a_deleted_share_are_closed_in_turns(f: OpensFixture) -> None:
+    await f.create()
+    await f.put("file")
+    client = await f.connect()
+    handles = [await opened(client, "file", R) for _ in range(600)]
+    client.share.drop()
+    assert 0 < sum(not one.is_open for one in handles) < 600
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not any(one.is_open for one in handles)
+    assert not f.table.open_handles
+
+
+def test_handles_of_a_file_that_is_moved() -> None:
+    share = share_opens()
+    others = [add(share, located(9, 0, 2)) for _ in range(2)]
+    moved = [add(share, located(8, 0, 1, 3)) for _ in range(3)]
+    others += [add(share, located(9, 0, 2)) for _ in range(2)]
+    moved += [add(share, located(8, 0, 1, 3))]
+    tree = share.current
+    tree.move(tree.entries[8], (0, 2, 4), "2/4/8")
+
+    def within(directory_id: int) -> list[Handle]:
+        return tree.page(directory_id, 0, 100, is_recursive=True).handles
+
+    everything = sorted(others + moved, key=lambda one: one.id)
+    assert within(0) == within(2) == everything
+    assert within(4) == moved
+    assert within(1) == within(3) == []
+    assert not tree.is_open_below(1)
+    assert add(share, located(8, 0, 2, 4)).entry.directory_ids == (0, 2, 4)
+    for handle in list(tree.handles.values()):
+        share.close(handle)
+    assert not tree._within

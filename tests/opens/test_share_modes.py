@@ -151,9 +151,9 @@ async def test_locks_against_rest_operations(f: OpensFixture) -> None:
         assert await code_of(f.rest_read(FILE, (0, 10))) == ""
         assert await code_of(f.rest_read(FILE, (20, 100))) == ""
         assert await code_of(f.rest_read(FILE)) == ""  # List Ranges reads no bytes
-        assert not client.unlock(handle, 10, 19)
-        assert client.unlock(handle, 10, 20)
-        assert not client.unlock(handle, 10, 20)
+        assert not client.unlock(handle, [(10, 19)])
+        assert client.unlock(handle, [(10, 20)])
+        assert not client.unlock(handle, [(10, 20)])
     assert await code_of(f.rest_write(FILE)) == ""
     await client.lock(handle, 0, 1, exclusive=True)
     await client.close(handle)

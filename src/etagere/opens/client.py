@@ -248,12 +248,7 @@ class ShareClient:
         """Locks all ranges, or none, without waiting for other locks."""
         await self.share.lock(handle, ranges)
 
-    def unlock(self, handle: Handle, start: int, end: int) -> bool:
-        """Removes the oldest lock of a handle on exactly this range; returns whether there was
-        one."""
-        return self.share.unlock(handle, ((start, end),))
-
-    def unlock_all(self, handle: Handle, ranges: Iterable[tuple[int, int]]) -> bool:
+    def unlock(self, handle: Handle, ranges: Iterable[tuple[int, int]]) -> bool:
         """Removes the oldest lock of a handle on exactly each range, up to the first range that has
         none; returns whether all had one."""
         return self.share.unlock(handle, ranges)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
@@ -129,13 +129,9 @@ class HandleIndex:
         return self._open
 
     def add(self, handle_id: int) -> None:
-        ids = self._ids
+        """Adds a new handle, whose id is greater than those of all others."""
+        self._ids.append(handle_id)
         self._open += 1
-        if not ids or ids[-1] < handle_id:
-            ids.append(handle_id)
-        else:
-            # A handle that was moved here.
-            ids.insert(bisect_left(ids, handle_id), handle_id)
 
     def count_closed(self, handles: Mapping[int, Handle]) -> None:
         """Counts a handle that was closed, and is not in `handles` any more."""
@@ -143,11 +139,15 @@ class HandleIndex:
         if len(self._ids) > 2 * self._open + _SPARE_IDS:
             self._ids = array("Q", (one for one in self._ids if one in handles))
 
-    def remove(self, handle_id: int) -> None:
-        """Removes a handle that stays open elsewhere."""
-        at = bisect_left(self._ids, handle_id)
-        del self._ids[at]
-        self._open -= 1
+    def add_all(self, handle_ids: Collection[int]) -> None:
+        """Adds handles that were moved here."""
+        self._ids = array("Q", sorted([*self._ids, *handle_ids]))
+        self._open += len(handle_ids)
+
+    def remove_all(self, handle_ids: Collection[int]) -> None:
+        """Removes handles that stay open elsewhere."""
+        self._ids = array("Q", (one for one in self._ids if one not in handle_ids))
+        self._open -= len(handle_ids)
 
     def following(self, marker: int, handles: Mapping[int, Handle]) -> Iterator[Handle]:
         """Yields the open handles with an id of at least `marker`."""
@@ -201,22 +201,30 @@ class OpenTree:
 
     def move(self, entry: OpenEntry, directory_ids: tuple[int, ...], path: str) -> None:
         """Moves an entry, below which nothing is open, to another place."""
-        for directory_id in _directories(entry):
+        before = _directories(entry)
+        entry.directory_ids, entry.path = directory_ids, path
+        after = _directories(entry)
+        for directory_id in set(before).difference(after):
             index = self._within[directory_id]
-            for handle_id in entry.handles:
-                index.remove(handle_id)
+            index.remove_all(entry.handles.keys())
             if not index:
                 del self._within[directory_id]
-        entry.directory_ids, entry.path = directory_ids, path
-        for handle_id in entry.handles:
-            self._index(entry, handle_id)
+        for directory_id in set(after).difference(before):
+            self._index_of(directory_id).add_all(entry.handles.keys())
+        self._share_directory_ids(entry)
 
     def _index(self, entry: OpenEntry, handle_id: int) -> None:
         for directory_id in _directories(entry):
-            index = self._within.get(directory_id)
-            if index is None:
-                index = self._within[directory_id] = HandleIndex()
-            index.add(handle_id)
+            self._index_of(directory_id).add(handle_id)
+        self._share_directory_ids(entry)
+
+    def _index_of(self, directory_id: int) -> HandleIndex:
+        index = self._within.get(directory_id)
+        if index is None:
+            index = self._within[directory_id] = HandleIndex()
+        return index
+
+    def _share_directory_ids(self, entry: OpenEntry) -> None:
         parent = self._within[entry.parent_id]
         if parent.directory_ids == entry.directory_ids:
             entry.directory_ids = parent.directory_ids

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from etagere.engine.interface import Refused, abort_if
@@ -54,6 +55,8 @@ from etagere.rules.opens import (
 logger = logging.getLogger(__name__)
 
 HANDLE_CLOSED: Final = Refusal("InvalidInput", nt_status_override=NtStatus.FILE_CLOSED)
+_DROPPED_AT_ONCE_MAX: Final = 250
+"""The most handles that are closed without a pause; each takes about 10 µs."""
 
 
 class HandleSupply:
@@ -260,10 +263,13 @@ class ShareOpens:
             self._drop_handles(tree)
 
     def _drop_handles(self, tree: OpenTree) -> None:
-        for handle in list(tree.handles.values()):
+        """Closes all handles; if there are many, the others of them soon."""
+        for handle in list(islice(tree.handles.values(), _DROPPED_AT_ONCE_MAX)):
             handle.deletes_on_close = False
             self.close(handle)
             _notify_owner(handle)
+        if tree.handles:
+            asyncio.get_running_loop().call_soon(self._drop_handles, tree)
 
     def find(
         self,

@@ -115,8 +115,8 @@ class FakeShare:
     def acknowledge_lease(self, client: bytes, key: bytes, state: Caching) -> None:
         self.calls.append(("acknowledge", client, key, state))
 
-    def unlock_all(self, handle: Handle, ranges: Sequence[tuple[int, int]]) -> bool:
-        self.calls.append(("unlock_all", *ranges))
+    def unlock(self, handle: Handle, ranges: Sequence[tuple[int, int]]) -> bool:
+        self.calls.append(("unlock", *ranges))
         return all(start not in self.conflicts for start, _ in ranges)
 
     # The contents of files

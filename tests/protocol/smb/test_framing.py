@@ -64,8 +64,13 @@ def test_what_is_no_frame(data: bytes) -> None:
 
 
 def test_frames_that_nobody_takes_fill_the_buffer() -> None:
-    reader = FrameReader(1 << 20)
+    reader = FrameReader(1_000)
     count = 0
+    while fitting := feed(reader, frame_prefix(60) + b"x" * 60):
+        count += fitting
+    # Before the logon there is less of it.
+    assert count == 4_096
+    reader.grow(1 << 20)
     while fitting := feed(reader, frame_prefix(60) + b"x" * 60):
         count += fitting
     assert count == 32_768

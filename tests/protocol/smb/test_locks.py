@@ -57,7 +57,7 @@ def test_all_ranges_or_none() -> None:
 def test_unlock() -> None:
     share = FakeShare(conflicts={7})
     run(lock, FakeRequest(body((5, 1, UNLOCK), (6, 2, UNLOCK)), share, new_open()))
-    assert share.calls == [("unlock_all", (5, 6), (6, 8))]
+    assert share.calls == [("unlock", (5, 6), (6, 8))]
     request = FakeRequest(body((7, 1, UNLOCK)), share, new_open())
     assert status(lock, request) is NtStatus.RANGE_NOT_LOCKED
 
@@ -76,7 +76,7 @@ def test_ranges_before_a_wrong_one_are_unlocked(
     share = FakeShare()
     request = FakeRequest(body((5, 1, UNLOCK), wrong, (8, 1, UNLOCK)), share, new_open())
     assert status(lock, request) is expected
-    assert share.calls == [("unlock_all", (5, 6))]
+    assert share.calls == [("unlock", (5, 6))]
 
 
 @pytest.mark.parametrize(

@@ -350,3 +350,25 @@ def test_drain_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await client.is_closed()
 
     run(test)
+
+
+def test_long_frames_before_the_logon_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "PREAUTH_BYTES_MAX", 200_000)
+
+    async def test(fixture: ServerFixture) -> None:
+        clients = [await fixture.connect() for _ in range(3)]
+        for client in clients:
+            client.writer.write(frame_prefix(80_000) + bytes(1_000))
+            await asyncio.sleep(0.05)
+        assert await clients[2].is_closed()
+        assert len(fixture.server.connections) == 2
+        assert fixture.server.memory.used_bytes == fixture.server.preauth_bytes == 160_000
+        for client in clients[:2]:
+            client.writer.transport.abort()
+        await asyncio.sleep(0.05)
+        assert fixture.server.memory.used_bytes == fixture.server.preauth_bytes == 0
+        client = await fixture.log_on()
+        assert fixture.server.preauth_bytes == 0
+        assert (await client.ask(Command.ECHO, ECHO)).body == ECHO
+
+    run(test)

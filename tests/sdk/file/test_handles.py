@@ -326,7 +326,7 @@ def test_locks(share: ShareClient, front_end: FileFrontEnd) -> None:
     assert file.download_file(offset=6, length=4).readall() == b"6789"
     list(file.list_ranges())
     file.set_file_metadata({"a": "b"})
-    front_end.call(lambda: locks.unlock(handle, 4, 6))
+    front_end.call(lambda: locks.unlock(handle, [(4, 6)]))
     file.upload_range(b"x", 9, 1)
 
 

@@ -109,7 +109,8 @@ async def _copy(
     copied = total = 0
     for chunk in chunks:
         try:
-            await _copy_chunk(request, source, target, chunk)
+            async with request.session.copying:
+                await _copy_chunk(request, source, target, chunk)
         except SmbError as error:
             return CopyResult(_RESULT.pack(copied, 0, total), error.status)
         except Refused as refused:

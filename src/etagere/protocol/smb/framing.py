@@ -11,6 +11,8 @@ from typing import Final
 from etagere.protocol.smb.status import Disconnect
 
 LENGTH_BYTES: Final = 4
+_FIRST_STAGING_BYTES: Final = 4 * 1024
+"""Enough for a logon. Clients that are not authenticated get no more."""
 _STAGING_BYTES: Final = 32 * 1024
 _SESSION_MESSAGE: Final = 0x00
 _KEEPALIVE: Final = 0x85
@@ -27,13 +29,23 @@ class FrameReader:
     def __init__(self, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max
         """The longest frame that is accepted now."""
-        self._staging = bytearray(_STAGING_BYTES)
+        self._staging = bytearray(_FIRST_STAGING_BYTES)
         self._staging_view = memoryview(self._staging)
         self._start = 0
         self._end = 0
         self._frame: memoryview | None = None
         """A frame that does not fit into the staging buffer."""
         self._filled = 0
+
+    def grow(self, frame_bytes_max: int) -> None:
+        """Accepts longer frames from now on, and reads more of them at once."""
+        self.frame_bytes_max = frame_bytes_max
+        if len(self._staging) < _STAGING_BYTES:
+            left = self._end - self._start
+            staging = bytearray(_STAGING_BYTES)
+            staging[:left] = self._staging_view[self._start : self._end]
+            self._staging, self._staging_view = staging, memoryview(staging)
+            self._start, self._end = 0, left
 
     @property
     def is_within_frame(self) -> bool:
@@ -51,7 +63,7 @@ class FrameReader:
             return self._frame[self._filled :]
         if self._start == self._end:
             self._start = self._end = 0
-        elif self._end == _STAGING_BYTES:
+        elif self._end == len(self._staging):
             # Only a part of a frame is left, or nobody takes the frames.
             left = self._end - self._start
             self._staging[:left] = self._staging[self._start : self._end]
@@ -89,7 +101,7 @@ class FrameReader:
             if end <= self._end:
                 self._start = end
                 return memoryview(bytes(self._staging_view[body:end]))
-            if length + LENGTH_BYTES > _STAGING_BYTES:
+            if length + LENGTH_BYTES > len(self._staging):
                 self._begin_large(body, length)
             return None
         return None

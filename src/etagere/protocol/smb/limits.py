@@ -13,6 +13,8 @@ FRAME_BYTES_MAX: Final = 2 * IO_BYTES_MAX
 PREAUTH_FRAME_BYTES_MAX: Final = 80 * 1024
 """The longest frame of a client that is not authenticated: a SESSION_SETUP request, whose token can
 have 64 KiB."""
+PREAUTH_BYTES_MAX: Final = 16 * IO_BYTES_MAX
+"""Long frames of all clients that are not authenticated together. Few clients send any."""
 PREAUTH_SECONDS_MAX: Final = 30.0
 """How long a connection may be without an authenticated session."""
 SILENT_SECONDS_MAX: Final = 60.0

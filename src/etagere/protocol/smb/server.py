@@ -22,6 +22,7 @@ from etagere.protocol.smb.limits import (
     FRAME_BYTES_MAX,
     FRAME_SECONDS_MAX,
     IDLE_SECONDS_MAX,
+    PREAUTH_BYTES_MAX,
     PREAUTH_FRAME_BYTES_MAX,
     PREAUTH_SECONDS_MAX,
     SCARCE_SECONDS_MAX,
@@ -69,6 +70,8 @@ class SmbServer:
         self.logon_delays = LogonDelays()
         self.turns = LargeFrameTurns()
         self.connections: set[ClientProtocol] = set()
+        self.preauth_bytes = 0
+        """Long frames of clients that are not authenticated, which are arriving."""
         self._tasks: set[asyncio.Task[None]] = set()
         """Connections that are being established, or closed."""
         self._listener = Listener(
@@ -221,8 +224,9 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def connection_lost(self, _error: Exception | None) -> None:
         self._transport = None
         self._place.leave()
-        self._server.memory.add(-self._unsent_bytes - self._frame_bytes)
-        self._unsent_bytes = self._frame_bytes = 0
+        self._count_frame()
+        self._server.memory.add(-self._unsent_bytes)
+        self._unsent_bytes = 0
         connection, self._connection = self._connection, None
         if connection is not None:
             # Before it leaves the set, so that `drain` always sees either of both.
@@ -242,9 +246,17 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def _count_frame(self) -> None:
         """Counts the buffer of a large frame that is arriving."""
         held = self._reader.large_frame_bytes if self._transport is not None else 0
-        if held != self._frame_bytes:
-            self._server.memory.add(held - self._frame_bytes)
-            self._frame_bytes = held
+        if held == self._frame_bytes:
+            return
+        server = self._server
+        server.memory.add(held - self._frame_bytes)
+        if not self._is_authenticated:
+            server.preauth_bytes += held - self._frame_bytes
+        self._frame_bytes = held
+        if server.preauth_bytes > PREAUTH_BYTES_MAX and held and not self._is_authenticated:
+            # They must not take the memory of those who are.
+            logger.info("closed a connection: too many long frames before the logon")
+            self.abort()
 
     def _count_unsent(self) -> None:
         """Counts the responses that the client has not read."""
@@ -324,8 +336,10 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def on_authenticated(self) -> None:
+        if not self._is_authenticated:
+            self._server.preauth_bytes -= self._frame_bytes
         self._is_authenticated = True
-        self._reader.frame_bytes_max = FRAME_BYTES_MAX
+        self._reader.grow(FRAME_BYTES_MAX)
         # From now on it is not closed in favour of another connection.
         self._place.set_busy()
 

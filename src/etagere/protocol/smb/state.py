@@ -5,6 +5,7 @@ Everything here belongs to one connection, and to the event loop.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -112,6 +113,8 @@ class Session:
     """Those of all trees, by ID."""
     pipes: int = 0
     """The number of those that are pipes."""
+    copying: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Copies of a session take turns: each has a chunk of a megabyte in memory."""
     watches: int = 0
     """The number of those that watch a directory."""
     notify: Callable[[bytes], None] = _ignore

@@ -88,7 +88,7 @@ async def lock(request: Request) -> Reply:
 def _unlock(client: ShareClient, handle: Handle, elements: Sequence[LockElement]) -> None:
     """Unlocks ranges up to the first that is wrong; those before it stay unlocked."""
     ranges = list(takewhile(_is_valid_unlock, elements))
-    if not client.unlock_all(handle, [(one.start, one.end) for one in ranges]):
+    if not client.unlock(handle, [(one.start, one.end) for one in ranges]):
         raise SmbError(NtStatus.RANGE_NOT_LOCKED)
     if len(ranges) < len(elements):
         is_unlock = elements[len(ranges)].flags == _UNLOCK
