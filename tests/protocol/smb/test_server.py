@@ -11,14 +11,18 @@ from typing import Any
 import pytest
 import uvloop
 
+from etagere.engine.interface import Fault, FaultReason
+from etagere.nt_status import NtStatus
 from etagere.protocol.http.pool import ConnectionPool
 from etagere.protocol.smb import connection, server
 from etagere.protocol.smb.exchanges import ServerRequest
 from etagere.protocol.smb.framing import frame_prefix
 from etagere.protocol.smb.header import Command, Header
+from etagere.protocol.smb.logons import Passwords
 from etagere.protocol.smb.requests import Reply
 from etagere.protocol.smb.server import ClientProtocol, SmbServer
 from tests.protocol.smb.frames import ECHO, SmbFixture, SocketClient, replace_command
+from tests.server import ACCOUNT
 
 Run = Callable[["ServerFixture"], Coroutine[Any, Any, None]]
 
@@ -67,6 +71,31 @@ def run(test: Run, *, pool: ConnectionPool | None = None) -> None:
             await fixture.close()
 
     uvloop.run(serve_and_test())
+
+
+@pytest.mark.parametrize("error", [Fault(FaultReason.UNAVAILABLE, "test"), RuntimeError("test")])
+def test_keys_that_cannot_be_read(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_SWEEP_SECONDS", 0.01)
+    asked = []
+
+    async def fail(_: Passwords, user: str) -> tuple[str, ...]:
+        asked.append(user)
+        if len(asked) < 3:
+            raise error
+        return ()
+
+    monkeypatch.setattr(Passwords, "current", fail)
+
+    async def test(fixture: ServerFixture) -> None:
+        client = await fixture.log_on()
+        # The server asks again, and ends the session when it knows that the key is not valid.
+        while len(fixture.server.session_table):
+            await asyncio.sleep(0.01)
+        assert asked == [ACCOUNT] * 3
+        answer = await client.ask(Command.LOGOFF, ECHO)
+        assert answer.status == NtStatus.USER_SESSION_DELETED
+
+    run(test)
 
 
 def test_logon_and_echo() -> None:

@@ -11,10 +11,17 @@ from typing import Any
 import pytest
 import spnego
 
+from etagere.engine.memory import MemoryEngine
 from etagere.model.accounts import AddAccount
+from etagere.model.service import (
+    ProtocolSettings,
+    ServicePropertiesChange,
+    SmbSettings,
+)
 from etagere.model.shares import ShareProtocol, ShareSettings
 from etagere.nt_status import NtStatus
 from etagere.operations.accounts import add_account
+from etagere.operations.service import SetServiceProperties, set_service_properties
 from etagere.protocol.smb import limits, logons, sessions, trees
 from etagere.protocol.smb.header import Command, Flags
 from etagere.protocol.smb.logons import LogonDelays
@@ -251,6 +258,84 @@ def test_client_without_ciphers_where_encryption_is_required() -> None:
         assert (await client.log_on())[-1].status == NtStatus.ACCESS_DENIED
 
     run(test, smb_encryption="required")
+
+
+CHANNEL = {"channel_encryption": ("AES-128-GCM",)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "dialect", "options", "is_admitted"),
+    [
+        ({}, 0x210, {}, True),
+        ({"versions": ("SMB3.0",)}, 0x210, {}, False),
+        ({"versions": ("SMB3.0",)}, 0x300, {}, True),
+        ({"versions": ("SMB3.0",)}, 0x302, {}, True),
+        ({"versions": ("SMB3.0",)}, 0x311, {}, False),
+        ({"versions": ("SMB2.1", "SMB3.1.1")}, 0x210, {}, True),
+        ({"versions": ("SMB2.1", "SMB3.1.1")}, 0x311, {}, True),
+        ({"authentication_methods": ("Kerberos",)}, 0x311, {}, False),
+        ({"authentication_methods": ("NTLMv2", "Kerberos")}, 0x311, {}, True),
+        (CHANNEL, 0x210, {}, True),
+        (CHANNEL, 0x302, {}, False),
+        (CHANNEL, 0x311, {"ciphers": (2,)}, True),
+        (CHANNEL, 0x311, {"ciphers": (4,)}, False),
+        ({"encryption_required": True}, 0x210, {}, False),
+        ({"encryption_required": True}, 0x311, {}, True),
+        ({"encryption_required": False, "multichannel": False}, 0x210, {}, True),
+    ],
+)
+def test_settings_of_the_account(
+    settings: dict[str, Any], dialect: int, options: dict[str, Any], is_admitted: bool
+) -> None:
+    async def test(server: SmbFixture) -> None:
+        change = ServicePropertiesChange(
+            protocol_settings=ProtocolSettings(SmbSettings(**settings))
+        )
+        command = SetServiceProperties(ACCOUNT, "file", change)
+        await server.engine.write(set_service_properties, command)
+        client = server.connect()
+        await client.negotiate([dialect], **options)
+        answer = (await client.log_on())[-1]
+        assert answer.status == (NtStatus.SUCCESS if is_admitted else NtStatus.ACCESS_DENIED)
+        if is_admitted:
+            is_required = settings.get("encryption_required", False)
+            answer = await client.connect_tree(r"\\server\IPC$")
+            assert answer.status == (NtStatus.ACCESS_DENIED if is_required else NtStatus.SUCCESS)
+            client.seals = client.sealer is not None
+            assert (await client.connect_tree(r"\\server\IPC$")).status == NtStatus.SUCCESS
+        else:
+            assert not len(server.sessions)
+
+    run(test)
+
+
+def test_logons_in_one_session_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = MemoryEngine.read
+
+    async def read_slowly(*arguments: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return await read(*arguments)
+
+    monkeypatch.setattr(MemoryEngine, "read", read_slowly)
+
+    async def test(server: SmbFixture) -> None:
+        client = server.connect()
+        await client.negotiate([0x311])
+        context = spnego.client(ACCOUNT, KEY, protocol="ntlm")
+        body = setup_body(context.step() or b"")
+        answer = await client.ask(Command.SESSION_SETUP, body, credits=10)
+        client.session_id = answer.header.session_id
+        offset, length = struct.unpack_from("<HH", answer.body, 4)
+        token = context.step(answer.data[offset : offset + length]) or b""
+        other = spnego.client(SECOND_ACCOUNT, SECOND_KEYS[0], protocol="ntlm")
+        for step in (token, other.step() or b""):
+            client.give(client.message(Command.SESSION_SETUP, setup_body(step)))
+        await asyncio.sleep(0.05)
+        statuses = [one.status for (one,) in await client.settle()]
+        assert sorted(statuses) == [NtStatus.LOGON_FAILURE, NtStatus.USER_SESSION_DELETED]
+        assert not len(server.sessions)
+
+    run(test, accounts=(SECOND,))
 
 
 def test_encrypted_garbage_disconnects() -> None:

@@ -1,4 +1,4 @@
-"""Logons: the passwords of accounts, and the delay after failures."""
+"""Logons: the passwords and settings of accounts, and the delay after failures."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ from typing import Final
 
 from etagere.engine.interface import Engine
 from etagere.model.accounts import BUILT_IN
+from etagere.model.service import SmbSettings
 from etagere.operations.accounts import get_account
+from etagere.protocol.smb.encryption import Cipher
 from etagere.protocol.smb.limits import (
     LOGON_ADDRESSES_MAX,
     LOGON_DELAY_SECONDS,
     LOGON_DELAY_SECONDS_MAX,
     LOGON_MEMORY_SECONDS,
 )
+from etagere.protocol.smb.negotiation import (
+    DIALECT_2_1,
+    DIALECT_3_0,
+    DIALECT_3_0_2,
+    DIALECT_3_1_1,
+)
+from etagere.protocol.smb.state import Negotiated
 from etagere.protocol.smb.status import SmbError, status_of
 from etagere.rules.accounts import KEY_NUMBERS, check_built_in_access
 from etagere.settings import KEY_BYTES_MAX, Settings
@@ -57,6 +66,37 @@ class Passwords:
 
 def _texts(keys: tuple[bytes, ...]) -> tuple[str, ...]:
     return tuple(base64.b64encode(key).decode("ascii") for key in dict.fromkeys(keys))
+
+
+_AUTHENTICATION: Final = "NTLMv2"
+_VERSIONS: Final = {
+    DIALECT_2_1: "SMB2.1",
+    DIALECT_3_0: "SMB3.0",
+    DIALECT_3_0_2: "SMB3.0",
+    DIALECT_3_1_1: "SMB3.1.1",
+}
+_CIPHERS: Final = {
+    Cipher.AES_128_CCM: "AES-128-CCM",
+    Cipher.AES_128_GCM: "AES-128-GCM",
+    Cipher.AES_256_GCM: "AES-256-GCM",
+}
+
+
+def is_permitted(negotiated: Negotiated, settings: SmbSettings) -> bool:
+    """Returns whether the settings of an account permit what a client has negotiated. A list that
+    is not set permits everything."""
+    methods, versions, ciphers = (
+        settings.authentication_methods,
+        settings.versions,
+        settings.channel_encryption,
+    )
+    if methods is not None and _AUTHENTICATION not in methods:
+        return False
+    if versions is not None and _VERSIONS[negotiated.dialect] not in versions:
+        return False
+    if ciphers is None or negotiated.cipher is None:
+        return True
+    return _CIPHERS[Cipher(negotiated.cipher)] in ciphers
 
 
 class LogonDelays:

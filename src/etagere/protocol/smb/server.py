@@ -117,6 +117,9 @@ class SmbServer:
                 await self._end_revoked_sessions()
             except Fault as fault:
                 logger.warning("could not check the keys of SMB clients: %s", fault)
+            except Exception:
+                # Connections must be closed in time nevertheless.
+                logger.exception("could not check the keys of SMB clients")
 
     async def _end_revoked_sessions(self) -> None:
         """Ends the sessions of accounts that were removed, or whose key was replaced since: SMB

@@ -9,10 +9,13 @@ import os
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from etagere.model.service import SmbSettings
 from etagere.nt_status import NtStatus
+from etagere.operations.service import get_service_properties
 from etagere.protocol.smb.encryption import Cipher, Sealer
 from etagere.protocol.smb.keys import derive_keys, extend_preauth_hash
 from etagere.protocol.smb.limits import FAILED_LOGONS_MAX, SESSIONS_PER_CONNECTION_MAX
+from etagere.protocol.smb.logons import is_permitted
 from etagere.protocol.smb.negotiation import DIALECT_3_0, SecurityMode
 from etagere.protocol.smb.requests import Reply
 from etagere.protocol.smb.signing import SigningAlgorithm, signer
@@ -118,13 +121,17 @@ async def session_setup(request: ServerRequest) -> Reply:
         raise SmbError(NtStatus.LOGON_FAILURE) from None
     if step.logon is None:
         return _reply(session, step.token, NtStatus.MORE_PROCESSING_REQUIRED)
+    account = step.logon.user.lower()
+    properties = await connection.server.engine.read(get_service_properties, (account, "file"))
+    # Not before: until then another request finds a logon that has ended, and is refused.
     session.acceptor = None
     if session.is_ended:
         raise SmbError(NtStatus.USER_SESSION_DELETED)
     try:
         if is_new:
-            _authenticate(connection, session, setup, step.logon)
-        elif step.logon.user.lower() != session.account:
+            settings = properties.protocol_settings.smb
+            _authenticate(connection, session, setup, step.logon, settings)
+        elif account != session.account:
             raise SmbError(NtStatus.ACCESS_DENIED)
     except SmbError:
         await end_session(connection, session)
@@ -194,20 +201,25 @@ def _session(request: ServerRequest) -> Session:
 
 
 def _authenticate(
-    connection: Connection, session: Session, setup: SessionSetup, logon: Logon
+    connection: Connection,
+    session: Session,
+    setup: SessionSetup,
+    logon: Logon,
+    settings: SmbSettings,
 ) -> None:
-    """Makes the keys of a session whose user is known."""
+    """Makes the keys of a session whose user is known. `settings` are those of the account."""
     negotiated = connection.negotiated
-    if connection.requires_encryption and negotiated.cipher is None:
-        raise SmbError(NtStatus.ACCESS_DENIED)
     cipher = negotiated.cipher
+    requires_encryption = connection.requires_encryption or bool(settings.encryption_required)
+    if not is_permitted(negotiated, settings) or (requires_encryption and cipher is None):
+        raise SmbError(NtStatus.ACCESS_DENIED)
     keys = derive_keys(negotiated.dialect, logon.session_key, session.preauth_hash, cipher)
     session.preauth_hash = b""
     session.account = logon.user.lower()
     session.client_name = _shown_name(logon.workstation)
     if cipher is not None:
         session.sealer = Sealer(Cipher(cipher), keys.encryption, keys.decryption)
-    session.requires_encryption = session.is_encrypted = connection.requires_encryption
+    session.requires_encryption = session.is_encrypted = requires_encryption
     modes = setup.security_mode | negotiated.client_security_mode | negotiated.security_mode
     session.requires_signing = bool(modes & SecurityMode.SIGNING_REQUIRED)
     session.signer = signer(SigningAlgorithm(negotiated.signing_algorithm), keys.signing)
