@@ -32,6 +32,7 @@ from etagere.model.files import (
 from etagere.model.ids import new_id
 from etagere.nt_status import NtStatus
 from etagere.opens.admission import PendingOpen
+from etagere.opens.breaking import break_after_overwrite
 from etagere.opens.handles import Handle, Session
 from etagere.opens.requests import Action, Disposition, EntryKind, Opened, OpenRequest
 from etagere.opens.share import ShareOpens
@@ -230,7 +231,9 @@ class Opener:
         supersedes = request.disposition is Disposition.SUPERSEDE
         command = OverwriteFile(path, int(attributes), supersedes)
         async with self._share.gathered.stored(handle.entry.id):
-            return await self._engine.write(entries.overwrite_file, command)
+            entry = await self._engine.write(entries.overwrite_file, command)
+        break_after_overwrite(handle.entry, handle)
+        return entry
 
 
 class _RestWait:
