@@ -10,6 +10,7 @@ import pytest
 from etagere.engine.interface import Refused
 from etagere.nt_status import NtStatus
 from etagere.opens.handles import Handle
+from etagere.opens.requests import Disposition
 from etagere.rules.caching import Caching
 from tests.opens.contents_fixture import ContentsFixture, contents_test
 from tests.opens.fixture import R, opened
@@ -102,3 +103,29 @@ async def test_opens_that_are_closed_at_once(f: ContentsFixture) -> None:
     f.watched.gate.set()
     await require_closed(opening)
     assert not client.handles
+
+
+@contents_test
+async def test_opens_that_overwrite(f: ContentsFixture) -> None:
+    """Nobody keeps what the file was when the overwrite began."""
+    await f.start()
+    handle = await f.opened_file(data=b"0123456789")
+    await f.smb_write(handle, 0, b"x")
+    f.watched.gate.clear()
+    overwriter, reader = CachingClient(Caching.READ), CachingClient(Caching.READ)
+    request = overwriter.request
+    overwriting = asyncio.ensure_future(
+        opened(f.client, "f", R, disposition=Disposition.OVERWRITE, caching=request)
+    )
+    while len(handle.entry.handles) < 2:
+        await asyncio.sleep(0)
+    reading = asyncio.ensure_future(reader.opened(await f.connect(), "f"))
+    while len(handle.entry.handles) < 3:
+        await asyncio.sleep(0)
+    f.watched.gate.set()
+    await reading
+    overwritten = await overwriting
+    assert reader.breaks == [Caching.NONE]
+    assert overwritten.grant is not None
+    assert (overwritten.grant.state, overwriter.breaks) == (Caching.READ, [])
+    assert await f.smb_read(handle) == b""

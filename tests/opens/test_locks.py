@@ -39,9 +39,9 @@ async def test_arrays_are_all_or_nothing(f: OpensFixture) -> None:
     assert await code_of(client.lock_all(one, twice)) == "FileLockConflict"
     await client.lock_all(one, [LockRange(0, 10, True), LockRange(20, 25, False)])
     assert len(one.entry.locks) == 3
-    assert client.unlock(one, 0, 10)
-    assert not client.unlock(one, 0, 10)
-    assert not client.unlock(one, 20, 30)
+    assert client.unlock(one, [(0, 10)])
+    assert not client.unlock(one, [(0, 10)])
+    assert not client.unlock(one, [(20, 30)])
     await client.close(other)
     assert [lock.handle for lock in one.entry.locks] == [one.id]
 
@@ -76,8 +76,8 @@ async def test_empty_ranges(f: OpensFixture) -> None:
         await client.lock(one, *first, exclusive=True)
         code = await code_of(client.lock(other, *second, exclusive=True))
         assert code == ("FileLockConflict" if conflict else ""), (first, second)
-        assert client.unlock(one, *first)
-        assert client.unlock(other, *second) is not conflict
+        assert client.unlock(one, [first])
+        assert client.unlock(other, [second]) is not conflict
     # Nothing is read or written there.
     await client.lock(one, 0, 100, exclusive=True)
     client.check_read(other, 10, 10)
@@ -108,7 +108,7 @@ async def test_waiting_locks_get_their_turn(f: OpensFixture) -> None:
     assert waits == [0, 1, 2]
     for at, handle in enumerate(handles[:-1]):
         assert not any(task.done() for task in locking[at:])
-        assert client.unlock(handle, 0, 10)
+        assert client.unlock(handle, [(0, 10)])
         # It has the lock at once, whoever asks now.
         assert [lock.handle for lock in handle.entry.locks] == [handles[at + 1].id]
         assert await code_of(client.lock(handle, 0, 10, exclusive=False)) == "FileLockConflict"
@@ -129,7 +129,7 @@ async def test_shared_locks_are_granted_together(f: OpensFixture) -> None:
         for handle in (second, third)
     ]
     await asyncio.sleep(0.01)
-    assert client.unlock(first, 0, 10)
+    assert client.unlock(first, [(0, 10)])
     await asyncio.gather(*waiting)
     assert await code_of(client.lock(second, 5, 6, exclusive=True)) == "FileLockConflict"
 
@@ -153,7 +153,7 @@ async def test_waiting_ends_with_the_handle_or_the_request(f: OpensFixture) -> N
     # It is cancelled at the moment when it gets the lock.
     late = asyncio.ensure_future(client.lock(third, 0, 10, exclusive=True, waits=True))
     await asyncio.sleep(0.01)
-    assert client.unlock(first, 0, 10)
+    assert client.unlock(first, [(0, 10)])
     late.cancel()
     with pytest.raises(asyncio.CancelledError):
         await late
@@ -185,7 +185,7 @@ async def test_a_waiting_lock_waits_for_rest_operations_too(f: OpensFixture) -> 
     leave = asyncio.Event()
 
     async def read(_: object) -> None:
-        assert client.unlock(first, 0, 10)
+        assert client.unlock(first, [(0, 10)])
         await asyncio.sleep(0.02)
         assert not waiting.done()
         leave.set()
@@ -212,4 +212,4 @@ async def test_the_bytes_that_locks_protect(f: OpensFixture) -> None:
                     else:
                         with pytest.raises(Refused, match="FileLockConflict"):
                             check(handle, start, end)
-        client.unlock(owner, 10, 20)
+        client.unlock(owner, [(10, 20)])

@@ -129,6 +129,15 @@ def break_for_write(entry: OpenEntry, by: Handle) -> None:
             grant.demand(wanted)
 
 
+def break_after_overwrite(entry: OpenEntry, by: Handle) -> None:
+    """Breaks the caches that others have got since an open began to overwrite the file: they may
+    have what it was."""
+    for grant in list(entry.grants):
+        wanted = None if grant is by.grant else write_break(grant.effective)
+        if wanted is not None:
+            grant.demand(wanted)
+
+
 def other_opens(entry: OpenEntry, own: CacheGrant | None) -> OtherOpens:
     """Returns what limits the cache of a new open, which is not registered yet. `own` is the lease
     that it asks for, if the client has it already."""

@@ -32,6 +32,7 @@ from etagere.model.files import (
 from etagere.model.ids import new_id
 from etagere.nt_status import NtStatus
 from etagere.opens.admission import PendingOpen
+from etagere.opens.breaking import break_after_overwrite
 from etagere.opens.completion import completed
 from etagere.opens.handles import Handle, Session
 from etagere.opens.quotas import require_room
@@ -243,7 +244,9 @@ class Opener:
         supersedes = request.disposition is Disposition.SUPERSEDE
         command = OverwriteFile(path, int(attributes), supersedes)
         async with self._share.gathered.stored(handle.entry.id):
-            return await completed(self._engine.write(entries.overwrite_file, command))
+            entry = await completed(self._engine.write(entries.overwrite_file, command))
+        break_after_overwrite(handle.entry, handle)
+        return entry
 
 
 class _RestWait:
