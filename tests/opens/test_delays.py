@@ -13,7 +13,7 @@ from etagere.opens.handles import Handle
 from etagere.opens.requests import Disposition
 from etagere.rules.caching import Caching
 from tests.opens.contents_fixture import ContentsFixture, contents_test
-from tests.opens.fixture import R, opened
+from tests.opens.fixture import R, W, opened
 from tests.opens.test_caches import CachingClient
 from tests.operations.fixture import code_of
 
@@ -90,13 +90,13 @@ async def test_appends(f: ContentsFixture) -> None:
 
 @contents_test
 async def test_opens_that_are_closed_at_once(f: ContentsFixture) -> None:
-    """An open stores what was written before it is reported to the client."""
+    """An open that overwrites a file stores what was written before."""
     await f.start()
     handle = await f.opened_file(data=b"0123456789")
     await f.smb_write(handle, 0, b"x")
     f.watched.gate.clear()
     client = await f.connect()
-    opening = asyncio.ensure_future(opened(client, "f", R))
+    opening = asyncio.ensure_future(opened(client, "f", W, disposition=Disposition.OVERWRITE))
     while len(handle.entry.handles) < 2:
         await asyncio.sleep(0)
     client.share.force_close(list(handle.entry.handles.values()))

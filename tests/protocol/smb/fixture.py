@@ -128,12 +128,16 @@ class FakeShare:
         self,
         share: object,
         handle: Handle,
-        offset: int,
+        offset: int | None,
         data: memoryview,
         *,
         through: bool,
-    ) -> None:
+    ) -> int:
+        start = len(self.data) if offset is None else offset
+        end = start + len(data)
+        self.check_write(handle, start, end)
         self.calls.append(("write", offset, bytes(data), through))
+        return end
 
     def length(self, entry: OpenEntry) -> int | None:
         return None

@@ -124,7 +124,7 @@ def test_write_through_by_the_options_of_the_open() -> None:
 def test_write_with_nothing_but_append_access() -> None:
     share = FakeShare()
     run(write, FakeRequest(write_body(b"x"), share, new_open(0x4)))
-    assert share.calls == [("write", 5, b"x", False)]
+    assert share.calls == [("write", None, b"x", False)]
 
 
 @pytest.mark.parametrize(
