@@ -50,3 +50,18 @@ def test_replaced(parts: int, expected: str) -> None:
 def test_control_flags_follow_their_part() -> None:
     descriptor = SecurityDescriptor(control=Control.DACL_PROTECTED | Control.SACL_PROTECTED)
     assert select_parts(descriptor, DACL).control == Control.DACL_PROTECTED
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [
+        ("D:(A;;FA;;;WD)", "D:(A;;FA;;;WD)"),
+        ("D:AI(A;;FA;;;WD)", "D:(A;;FA;;;WD)"),
+        ("D:AR(A;;FA;;;WD)", "D:(A;;FA;;;WD)"),
+        ("D:ARAI(A;;FA;;;WD)", "D:AI(A;;FA;;;WD)"),
+        ("D:PARAI(A;;FA;;;WD)", "D:PAI(A;;FA;;;WD)"),
+    ],
+)
+def test_inheritance_is_marked_only_on_request(sent: str, stored: str) -> None:
+    old = parse_sddl("D:PAI(A;;FA;;;SY)")
+    assert format_sddl(replace_parts(old, parse_sddl(sent), DACL)) == stored

@@ -43,6 +43,10 @@ _SACL_CONTROL: Final = (
     | Control.SACL_AUTO_INHERIT_REQUESTED
     | Control.SACL_PROTECTED
 )
+_INHERITANCE: Final = (
+    (Control.DACL_AUTO_INHERITED, Control.DACL_AUTO_INHERIT_REQUESTED),
+    (Control.SACL_AUTO_INHERITED, Control.SACL_AUTO_INHERIT_REQUESTED),
+)
 
 
 def _control_of(parts: int) -> int:
@@ -81,8 +85,18 @@ def replace_parts(
         group=new.group if parts & GROUP else old.group,
         dacl=new.dacl if parts & DACL else old.dacl,
         sacl=new.sacl if parts & SACL else old.sacl,
-        control=old.control & ~control | new.control & control,
+        control=old.control & ~control | _inheritance(new.control) & control,
     )
+
+
+def _inheritance(control: int) -> int:
+    """Returns the control flags as Windows stores them: an ACL is marked as inherited only if that
+    is requested, and the request is not stored."""
+    for inherited, requested in _INHERITANCE:
+        if not control & requested:
+            control &= ~inherited
+        control &= ~requested
+    return control
 
 
 # New entries
