@@ -109,9 +109,9 @@ def test_default_permissions_are_what_the_root_gives() -> None:
 # Inheritance
 
 
-def inherited(dacl: str, *, directory: bool, mark_inherited: bool = False) -> str:
+def inherited(dacl: str, *, directory: bool) -> str:
     parent = parse_sddl(f"O:BAG:BAD:{dacl}")
-    child = inherit(parent, USER, GROUP, directory=directory, mark_inherited=mark_inherited)
+    child = inherit(parent, USER, GROUP, directory=directory)
     assert (child.owner, child.group) == (USER, GROUP)
     text = format_sddl(child)
     return text[text.index("D:") + 2 :]
@@ -173,20 +173,17 @@ def test_inheritance_of_an_entry(parent: str, file: str, directory: str) -> None
     assert inherited(parent, directory=True) == directory
 
 
-def test_inherited_entries_can_be_marked() -> None:
-    parent = "(A;OICI;FA;;;WD)(A;OI;FR;;;BU)(A;;FA;;;SY)"
-    assert inherited(parent, directory=False, mark_inherited=True) == (
-        "AI(A;ID;FA;;;WD)(A;ID;FR;;;BU)"
-    )
-    assert inherited(parent, directory=True, mark_inherited=True) == (
-        "AI(A;OICIID;FA;;;WD)(A;OIIOID;FR;;;BU)"
-    )
+def test_inherited_entries_are_marked_if_the_parent_is() -> None:
+    parent = "PAI(A;OICI;FA;;;WD)(A;OI;FR;;;BU)(A;;FA;;;SY)"
+    assert inherited(parent, directory=False) == "AI(A;ID;FA;;;WD)(A;ID;FR;;;BU)"
+    assert inherited(parent, directory=True) == "AI(A;OICIID;FA;;;WD)(A;OIIOID;FR;;;BU)"
+    assert inherited("P(A;OICIID;FA;;;WD)", directory=True) == "(A;OICI;FA;;;WD)"
 
 
 def test_audit_entries_are_inherited_with_their_audit_flags() -> None:
-    parent = parse_sddl("O:BAG:BAD:S:(AU;OICISAFA;FA;;;WD)")
-    child = inherit(parent, SYSTEM, SYSTEM, directory=False, mark_inherited=True)
-    assert format_sddl(child) == "O:SYG:SYD:AIS:AI(AU;IDSAFA;FA;;;WD)"
+    parent = parse_sddl("O:BAG:BAD:S:AI(AU;OICISAFA;FA;;;WD)")
+    child = inherit(parent, SYSTEM, SYSTEM, directory=False)
+    assert format_sddl(child) == "O:SYG:SYD:S:AI(AU;IDSAFA;FA;;;WD)"
 
 
 def test_null_and_absent_lists_are_inherited_as_such() -> None:
@@ -203,22 +200,19 @@ def test_custom_entries_are_not_inherited() -> None:
 @given(descriptors)
 def test_anything_can_be_inherited(parent: SecurityDescriptor) -> None:
     for directory in (False, True):
-        for mark_inherited in (False, True):
-            child = inherit(
-                parent, SYSTEM, SYSTEM, directory=directory, mark_inherited=mark_inherited
-            )
-            encode_descriptor(child)
-            for acl in (child.dacl, child.sacl):
-                for ace in (acl.entries if acl is not None else None) or ():
-                    assert ace.type in set(AceType)
-                    if not directory:
-                        assert not ace.flags & 0x0F
+        child = inherit(parent, SYSTEM, SYSTEM, directory=directory)
+        encode_descriptor(child)
+        for acl in (child.dacl, child.sacl):
+            for ace in (acl.entries if acl is not None else None) or ():
+                assert ace.type in set(AceType)
+                if not directory:
+                    assert not ace.flags & 0x0F
 
 
 def test_descriptor_can_be_stored_as_a_record() -> None:
     parent = parse_sddl(
         "O:SYG:SYD:P(A;OICI;GA;;;CO)(OA;;CR;;bf967aba-0de6-11d0-a285-00aa003049e2;WD)"
     )
-    for descriptor in (parent, inherit(parent, USER, GROUP, directory=True, mark_inherited=True)):
+    for descriptor in (parent, inherit(parent, USER, GROUP, directory=True)):
         stored = msgspec.msgpack.encode(descriptor)
         assert msgspec.msgpack.decode(stored, type=SecurityDescriptor) == descriptor

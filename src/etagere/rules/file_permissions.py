@@ -92,30 +92,26 @@ _GENERIC_RIGHTS: Final = {
 
 
 def inherit(
-    parent: SecurityDescriptor,
-    owner: Sid,
-    group: Sid,
-    *,
-    directory: bool,
-    mark_inherited: bool = False,
+    parent: SecurityDescriptor, owner: Sid, group: Sid, *, directory: bool
 ) -> SecurityDescriptor:
     """Returns the descriptor of a new entry in a directory (MS-DTYP 2.5.3.4).
 
     The owner and the group take the place of "creator owner" and "creator group", and the generic
     rights become the rights of files. Directories keep an entry that differs from its effective
-    form as well, for what is created in them. `mark_inherited` marks the entries and the lists as
-    inherited, as SMB does; REST does not.
+    form as well, for what is created in them. The entries of a list are marked as inherited if
+    those of the parent are kept up to date (`AUTO_INHERITED`): otherwise clients that change the
+    parent would take them for the entry's own.
     """
-    control = 0
-    if mark_inherited:
-        control = Control.DACL_AUTO_INHERITED
-        if parent.sacl is not None and parent.sacl.entries is not None:
-            control |= Control.SACL_AUTO_INHERITED
+    control = parent.control & (Control.DACL_AUTO_INHERITED | Control.SACL_AUTO_INHERITED)
     return SecurityDescriptor(
         owner,
         group,
-        _inherit_acl(parent.dacl, owner, group, directory, mark_inherited),
-        _inherit_acl(parent.sacl, owner, group, directory, mark_inherited),
+        _inherit_acl(
+            parent.dacl, owner, group, directory, bool(control & Control.DACL_AUTO_INHERITED)
+        ),
+        _inherit_acl(
+            parent.sacl, owner, group, directory, bool(control & Control.SACL_AUTO_INHERITED)
+        ),
         control,
     )
 
