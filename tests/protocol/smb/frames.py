@@ -18,7 +18,7 @@ from etagere.opens.table import OpenTable
 from etagere.operations.file import shares
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.smb import dispatch
-from etagere.protocol.smb.compounds import Buffer
+from etagere.protocol.smb.buffers import Buffer
 from etagere.protocol.smb.connection import Connection
 from etagere.protocol.smb.encryption import Cipher, Sealer
 from etagere.protocol.smb.exchanges import ServerRequest

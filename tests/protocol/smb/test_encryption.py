@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from smbprotocol.connection import Connection, Dialects, SMB2TransformHeader
 
+from etagere.protocol.smb.buffers import Buffer
 from etagere.protocol.smb.encryption import (
     TRANSFORM_HEADER_BYTES,
-    Buffer,
     Cipher,
     DecryptionFailed,
     Sealer,

@@ -62,10 +62,11 @@ _GENERIC_RIGHTS: Final = (
 _GENERIC: Final = 0xF000_0000
 _VALID: Final = _GENERIC | AccessMask.MAXIMUM_ALLOWED | FULL_ACCESS
 
-_READ: Final = AccessMask.READ_DATA | AccessMask.EXECUTE
-_WRITE: Final = AccessMask.WRITE_DATA | AccessMask.APPEND_DATA
-_DELETE: Final = AccessMask.DELETE
-DATA_ACCESS: Final = _READ | _WRITE
+READ_RIGHTS: Final = AccessMask.READ_DATA | AccessMask.EXECUTE
+"""Each of them allows to read the bytes of a file."""
+WRITE_RIGHTS: Final = AccessMask.WRITE_DATA | AccessMask.APPEND_DATA
+"""Each of them allows to write to a file."""
+DATA_ACCESS: Final = READ_RIGHTS | WRITE_RIGHTS
 """Rights to the bytes of a file: at least one is needed to lock them."""
 
 
@@ -94,7 +95,7 @@ def resolve_access(desired: int, *, is_snapshot: bool = False) -> int:
 
 def without_writing(rights: int) -> int:
     """Returns the rights that remain for a file with the read-only attribute."""
-    return rights & ~_WRITE
+    return rights & ~WRITE_RIGHTS
 
 
 _MODES: Final = tuple(
@@ -107,10 +108,10 @@ def open_mode(rights: int, share_access: int) -> OpenMode:
     """Returns the part of the rights that share modes consider, and what the open shares
     ([MS-SMB2] 2.2.13: FILE_SHARE_READ 1, WRITE 2, DELETE 4)."""
     access = 0
-    if rights & _READ:
+    if rights & READ_RIGHTS:
         access = 1
-    if rights & _WRITE:
+    if rights & WRITE_RIGHTS:
         access |= 2
-    if rights & _DELETE:
+    if rights & AccessMask.DELETE:
         access |= 4
     return _MODES[access][share_access]

@@ -1,10 +1,17 @@
-"""The variable parts of messages, whose offsets and lengths clients choose."""
+"""Buffers of messages, and the variable parts of them, whose offsets and lengths clients choose."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from etagere.nt_status import NtStatus
 from etagere.protocol.smb.header import HEADER_BYTES
 from etagere.protocol.smb.status import SmbError
+
+Buffer = bytes | bytearray | memoryview
+
+COPY_BYTES_MAX: Final = 16 * 1024
+"""Up to this size, copying buffers takes less time than a cipher for several of them (4 µs)."""
 
 
 def variable_part(body: memoryview, offset: int, length: int, fixed_bytes: int) -> memoryview:

@@ -6,6 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etagere.nt_status import NtStatus
+from etagere.protocol.smb.buffers import Buffer
 from etagere.protocol.smb.header import HEADER_BYTES, Header, parse_header
 from etagere.protocol.smb.limits import COMPOUND_MESSAGES_MAX
 from etagere.protocol.smb.requests import Reply
@@ -14,8 +15,6 @@ from etagere.protocol.smb.status import Disconnect
 if TYPE_CHECKING:
     from etagere.protocol.smb.signing import Signer
     from etagere.protocol.smb.state import Open
-
-Buffer = bytes | bytearray | memoryview
 
 _ALIGNMENT: Final = 8
 _NEXT_COMMAND_AT: Final = 20

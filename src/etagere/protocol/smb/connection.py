@@ -16,13 +16,14 @@ from typing import Final, Protocol
 from etagere.nt_status import NtStatus
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.smb import dispatch
+from etagere.protocol.smb.buffers import Buffer
 from etagere.protocol.smb.compounds import (
-    Buffer,
     error_reply,
     pack_message,
     split,
 )
 from etagere.protocol.smb.credits import CREDIT_BYTES, SequenceWindow
+from etagere.protocol.smb.dialects import DIALECT_2_WILDCARD
 from etagere.protocol.smb.encryption import (
     TRANSFORM_PROTOCOL_ID,
     DecryptionFailed,
@@ -38,6 +39,7 @@ from etagere.protocol.smb.header import NO_MESSAGE_ID, Command, Flags, Header
 from etagere.protocol.smb.keys import INITIAL_PREAUTH_HASH, extend_preauth_hash
 from etagere.protocol.smb.limits import (
     FRAME_COST_MAX,
+    IO_BYTES_MAX,
     OUTSTANDING_BYTES_MAX,
     OUTSTANDING_REQUESTS_MAX,
     PENDING_BYTES_MAX,
@@ -46,8 +48,6 @@ from etagere.protocol.smb.limits import (
 )
 from etagere.protocol.smb.logons import LogonDelays, Passwords
 from etagere.protocol.smb.negotiation import (
-    DIALECT_2_WILDCARD,
-    IO_BYTES_MAX,
     SALT_BYTES,
     SMB1_PROTOCOL_ID,
     Capability,

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 from etagere.config import MIB
 from etagere.engine.interface import Refused
 from etagere.nt_status import NtStatus
-from etagere.protocol.smb.access import AccessMask
+from etagere.protocol.smb.access import READ_RIGHTS
+from etagere.protocol.smb.limits import OFFSET_MAX
 from etagere.protocol.smb.requests import Request
 from etagere.protocol.smb.state import Open
 from etagere.protocol.smb.status import SmbError, status_of
@@ -26,7 +27,6 @@ _HEAD: Final = struct.Struct("<24sI4x")
 _CHUNK: Final = struct.Struct("<QQI4x")
 _RESULT: Final = struct.Struct("<III")
 _LIMITS: Final = _RESULT.pack(CHUNKS_MAX, CHUNK_BYTES_MAX, TOTAL_BYTES_MAX)
-_OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class Chunk(NamedTuple):
@@ -84,12 +84,9 @@ async def copy_chunks(
         return CopyResult(_LIMITS, NtStatus.INVALID_PARAMETER)
     if source.handle.entry.is_directory or target.handle.entry.is_directory:
         raise SmbError(NtStatus.INVALID_DEVICE_REQUEST)
-    if needed_access & ~opened.access or not source_open.access & _READ:
+    if needed_access & ~opened.access or not source_open.access & READ_RIGHTS:
         raise SmbError(NtStatus.ACCESS_DENIED)
     return await _copy(request, source, target, chunks)
-
-
-_READ: Final = AccessMask.READ_DATA | AccessMask.EXECUTE
 
 
 def _are_within_limits(chunks: Sequence[Chunk]) -> bool:
@@ -97,7 +94,7 @@ def _are_within_limits(chunks: Sequence[Chunk]) -> bool:
         return False
     return all(
         0 < chunk.length <= CHUNK_BYTES_MAX
-        and max(chunk.source, chunk.target) + chunk.length <= _OFFSET_MAX
+        and max(chunk.source, chunk.target) + chunk.length <= OFFSET_MAX
         for chunk in chunks
     )
 

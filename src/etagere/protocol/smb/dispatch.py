@@ -22,10 +22,11 @@ from etagere.protocol.smb.commands.read_write import flush, read, write
 from etagere.protocol.smb.commands.set_info import set_info
 from etagere.protocol.smb.compounds import error_reply
 from etagere.protocol.smb.credits import needed_charge, payload_bytes
+from etagere.protocol.smb.dialects import DIALECT_3_1_1
 from etagere.protocol.smb.header import Command, Flags
-from etagere.protocol.smb.limits import OPENS_PER_SESSION_MAX
-from etagere.protocol.smb.negotiation import DIALECT_3_1_1, IO_BYTES_MAX
+from etagere.protocol.smb.limits import IO_BYTES_MAX, OPENS_PER_SESSION_MAX
 from etagere.protocol.smb.requests import Reply
+from etagere.protocol.smb.responses import EMPTY_REPLY
 from etagere.protocol.smb.sessions import logoff, session_setup
 from etagere.protocol.smb.state import Session
 from etagere.protocol.smb.status import Disconnect, SmbError, status_of
@@ -39,7 +40,6 @@ logger = logging.getLogger(__name__)
 _UINT16: Final = struct.Struct("<H")
 _FIXED_BYTES_MAX: Final = 1_024
 """More than a message has besides its payload. WRITE may have a gap before its data."""
-_ECHO_RESPONSE: Final = struct.pack("<HH", 4, 0)
 
 _Handler = Callable[["ServerRequest"], Awaitable[Reply]]
 
@@ -59,7 +59,7 @@ async def _negotiate(request: ServerRequest) -> Reply:
 
 
 async def _echo(_request: ServerRequest) -> Reply:
-    return Reply(_ECHO_RESPONSE)
+    return EMPTY_REPLY
 
 
 COMMANDS: Final[Mapping[int, CommandRow]] = {

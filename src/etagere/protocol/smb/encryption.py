@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import ciphers
 from cryptography.hazmat.primitives.ciphers import algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM
 
-Buffer = bytes | bytearray | memoryview
+from etagere.protocol.smb.buffers import COPY_BYTES_MAX, Buffer
 
 TRANSFORM_PROTOCOL_ID: Final = b"\xfdSMB"
 TRANSFORM_HEADER_BYTES: Final = 52
@@ -28,9 +28,6 @@ _AUTHENTICATED: Final = struct.Struct("<16sIHHQ")
 _AUTHENTICATED_AT: Final = 20
 _ENCRYPTED: Final = 0x0001
 _TAG_BYTES: Final = 16
-
-_COPY_BYTES_MAX: Final = 16 * 1024
-"""Up to this size copying is cheaper than setting up a cipher for several buffers (4 µs)."""
 
 
 class Cipher(enum.IntEnum):
@@ -155,7 +152,7 @@ class _Gcm:
         self, nonce: bytes, buffers: Sequence[Buffer], length: int, authenticated: bytes
     ) -> tuple[list[Buffer], Buffer]:
         nonce = nonce[:_GCM_NONCE_BYTES]
-        if length <= _COPY_BYTES_MAX:
+        if length <= COPY_BYTES_MAX:
             sealed = self._prepared.encrypt(nonce, b"".join(buffers), authenticated)
             return [memoryview(sealed)[:-_TAG_BYTES]], sealed[-_TAG_BYTES:]
         encryptor = ciphers.Cipher(self._algorithm, modes.GCM(nonce)).encryptor()
@@ -168,7 +165,7 @@ class _Gcm:
         self, nonce: bytes, ciphertext: memoryview, tag: bytes, authenticated: memoryview
     ) -> bytes:
         nonce = nonce[:_GCM_NONCE_BYTES]
-        if len(ciphertext) <= _COPY_BYTES_MAX:
+        if len(ciphertext) <= COPY_BYTES_MAX:
             return self._prepared.decrypt(nonce, b"".join((ciphertext, tag)), authenticated)
         decryptor = ciphers.Cipher(self._algorithm, modes.GCM(nonce, tag)).decryptor()
         decryptor.authenticate_additional_data(authenticated)

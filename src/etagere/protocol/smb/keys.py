@@ -6,10 +6,8 @@ import hashlib
 import hmac
 from typing import Final, NamedTuple
 
+from etagere.protocol.smb.dialects import DIALECT_3_0, DIALECT_3_1_1
 from etagere.protocol.smb.encryption import Cipher, key_bytes
-
-DIALECT_3_0: Final = 0x0300
-DIALECT_3_1_1: Final = 0x0311
 
 INITIAL_PREAUTH_HASH: Final = bytes(64)
 _SIGNING_KEY_BYTES: Final = 16

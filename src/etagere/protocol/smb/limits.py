@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from etagere.protocol.smb.negotiation import IO_BYTES_MAX
+# A request
+
+IO_BYTES_MAX: Final = 1 << 20
+"""The longest read, write or other payload. Larger ones were slower."""
+OFFSET_MAX: Final = (1 << 63) - 1
+"""The highest offset in a file: clients treat offsets as signed numbers."""
 
 # A connection
 

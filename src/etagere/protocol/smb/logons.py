@@ -10,18 +10,18 @@ from etagere.engine.interface import Engine
 from etagere.model.accounts import BUILT_IN
 from etagere.model.service import SmbSettings
 from etagere.operations.accounts import get_account
+from etagere.protocol.smb.dialects import (
+    DIALECT_2_1,
+    DIALECT_3_0,
+    DIALECT_3_0_2,
+    DIALECT_3_1_1,
+)
 from etagere.protocol.smb.encryption import Cipher
 from etagere.protocol.smb.limits import (
     LOGON_ADDRESSES_MAX,
     LOGON_DELAY_SECONDS,
     LOGON_DELAY_SECONDS_MAX,
     LOGON_MEMORY_SECONDS,
-)
-from etagere.protocol.smb.negotiation import (
-    DIALECT_2_1,
-    DIALECT_3_0,
-    DIALECT_3_0_2,
-    DIALECT_3_1_1,
 )
 from etagere.protocol.smb.state import Negotiated
 from etagere.protocol.smb.status import SmbError, status_of

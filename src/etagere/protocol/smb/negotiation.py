@@ -11,30 +11,21 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from etagere.nt_status import NtStatus
+from etagere.protocol.smb.dialects import DIALECT_3_0, DIALECT_3_1_1, DIALECTS
 from etagere.protocol.smb.encryption import Cipher
+from etagere.protocol.smb.filetimes import to_filetime
 from etagere.protocol.smb.header import HEADER_BYTES
+from etagere.protocol.smb.limits import IO_BYTES_MAX
 from etagere.protocol.smb.signing import SigningAlgorithm
 from etagere.protocol.smb.state import Negotiated
 from etagere.protocol.smb.status import Disconnect, SmbError
 
-DIALECT_2_1: Final = 0x0210
-DIALECT_3_0: Final = 0x0300
-DIALECT_3_0_2: Final = 0x0302
-DIALECT_3_1_1: Final = 0x0311
-DIALECTS: Final = (DIALECT_3_1_1, DIALECT_3_0_2, DIALECT_3_0, DIALECT_2_1)
-"""The best first."""
-DIALECT_2_WILDCARD: Final = 0x02FF
-"""Answers an SMB1 request: the client negotiates again, with SMB2."""
-
-IO_BYTES_MAX: Final = 1 << 20
-"""The longest read, write or other payload. Larger ones were slower."""
 NEGOTIATE_STRUCTURE_SIZE: Final = 36
 _RESPONSE_STRUCTURE_SIZE: Final = 65
 _DIALECTS_MAX: Final = 64
 _CONTEXTS_MAX: Final = 64
 _ALGORITHMS_MAX: Final = 64
 SALT_BYTES: Final = 32
-_FILETIME_OF_1970: Final = 116_444_736_000_000_000
 
 _REQUEST: Final = struct.Struct("<HHHHI16sIHH")
 _RESPONSE: Final = struct.Struct("<HHHH16sIIIIQQHHI")
@@ -218,7 +209,7 @@ def negotiate_response(
         IO_BYTES_MAX,
         IO_BYTES_MAX,
         IO_BYTES_MAX,
-        now + _FILETIME_OF_1970,
+        to_filetime(now),
         0,  # the start of the server, which clients must not use
         token_offset,
         len(token),

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4
 from cryptography.hazmat.primitives.ciphers import Cipher
 
+from etagere.protocol.smb.filetimes import to_filetime
 from etagere.protocol.smb.md4 import md4
 
 SIGNATURE: Final = b"NTLMSSP\0"
@@ -88,8 +89,6 @@ _BLOB_HEAD_BYTES: Final = 28
 NEGOTIATE_BYTES_MAX: Final = 2048
 """The NEGOTIATE message is kept until the client has authenticated."""
 NAME_CHARACTERS_MAX: Final = 256
-
-_FILETIME_AT_1970: Final = 116_444_736_000_000_000
 
 
 class LogonFailed(Exception):
@@ -310,7 +309,7 @@ def _target_info(name: str, now: int | None) -> bytes:
         (_AV_DNS_COMPUTER_NAME, long),
     ]
     if now is not None:
-        pairs.append((_AV_TIMESTAMP, _TIMESTAMP.pack(now + _FILETIME_AT_1970)))
+        pairs.append((_AV_TIMESTAMP, _TIMESTAMP.pack(to_filetime(now))))
     pairs.append((_AV_END, b""))
     return b"".join(_AV_PAIR.pack(kind, len(value)) + value for kind, value in pairs)
 

@@ -13,6 +13,9 @@ _BUFFER: Final = struct.Struct("<HHI")
 """Structure size, offset and length of the buffer ([MS-SMB2] 2.2.34, 2.2.36, 2.2.38)."""
 _BUFFER_OFFSET: Final = HEADER_BYTES + _BUFFER.size
 
+EMPTY_REPLY: Final = Reply(struct.pack("<HH", 4, 0))
+"""The reply to ECHO, FLUSH, LOCK, LOGOFF and TREE_DISCONNECT."""
+
 
 def with_buffer(data: bytes | bytearray, status: NtStatus = NtStatus.SUCCESS) -> Reply:
     """Returns the reply to QUERY_INFO, QUERY_DIRECTORY or CHANGE_NOTIFY."""

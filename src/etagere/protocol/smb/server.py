@@ -14,7 +14,7 @@ from etagere.protocol.http.listening import Listener
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
 from etagere.protocol.http.sharing import FrontEndShare, single_front_end
-from etagere.protocol.smb.compounds import Buffer
+from etagere.protocol.smb.buffers import Buffer
 from etagere.protocol.smb.connection import Connection
 from etagere.protocol.smb.framing import FrameReader, frame_prefix
 from etagere.protocol.smb.limits import (

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from etagere.model.service import SmbSettings
 from etagere.nt_status import NtStatus
 from etagere.operations.service import get_service_properties
+from etagere.protocol.smb.dialects import DIALECT_3_0
 from etagere.protocol.smb.encryption import Cipher, Sealer
 from etagere.protocol.smb.keys import derive_keys, extend_preauth_hash
 from etagere.protocol.smb.limits import FAILED_LOGONS_MAX, SESSIONS_PER_CONNECTION_MAX
 from etagere.protocol.smb.logons import is_permitted
-from etagere.protocol.smb.negotiation import DIALECT_3_0, SecurityMode
+from etagere.protocol.smb.negotiation import SecurityMode
 from etagere.protocol.smb.requests import Reply
+from etagere.protocol.smb.responses import EMPTY_REPLY
 from etagere.protocol.smb.signing import SigningAlgorithm, signer
 from etagere.protocol.smb.spnego import Acceptor, Logon, LogonFailed
 from etagere.protocol.smb.state import Session
@@ -36,7 +38,6 @@ _RESPONSE_STRUCTURE_SIZE: Final = 9
 _BUFFER_OFFSET: Final = 72
 _CHALLENGE_BYTES: Final = 8
 _CLIENT_NAME_CHARACTERS_MAX: Final = 255
-LOGOFF_RESPONSE: Final = struct.pack("<HH", 4, 0)
 
 
 class RequestFlag(enum.IntFlag):
@@ -263,7 +264,7 @@ async def _end_previous(connection: Connection, session: Session, previous_id: i
 
 async def logoff(request: ServerRequest) -> Reply:
     await end_session(request.connection, request.session)
-    return Reply(LOGOFF_RESPONSE)
+    return EMPTY_REPLY
 
 
 async def end_session(connection: Connection, session: Session) -> None:

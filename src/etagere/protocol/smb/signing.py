@@ -14,9 +14,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.cmac import CMAC
 
+from etagere.protocol.smb.buffers import COPY_BYTES_MAX, Buffer
 from etagere.protocol.smb.header import Command, Flags
-
-Buffer = bytes | bytearray | memoryview
 
 _SIGNATURE: Final = slice(48, 64)
 _SIGNATURE_BYTES: Final = 16
@@ -32,9 +31,6 @@ _CANCEL: Final = int(Command.CANCEL)
 
 _NONCE_FLAGS: Final = tuple(bytes((value, 0, 0, 0)) for value in range(4))
 """The last bytes of a nonce: bit 0 is set in a response, bit 1 in a CANCEL request."""
-
-_COPY_BYTES_MAX: Final = 16 * 1024
-"""Up to this size copying is cheaper than setting up a cipher for several buffers (4 µs)."""
 
 
 class SigningAlgorithm(enum.IntEnum):
@@ -119,7 +115,7 @@ class _GmacSigner(_Signer):
         nonce = _nonce(message[0])
         if len(message) == 1:
             return self._prepared.encrypt(nonce, b"", message[0])
-        if sum(map(len, message)) <= _COPY_BYTES_MAX:
+        if sum(map(len, message)) <= COPY_BYTES_MAX:
             return self._prepared.encrypt(nonce, b"", b"".join(message))
         code = Cipher(self._algorithm, modes.GCM(nonce)).encryptor()
         for part in message:

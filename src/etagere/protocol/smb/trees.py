@@ -12,8 +12,10 @@ from etagere.opens import client as opens_client
 from etagere.opens.handles import Handle
 from etagere.opens.handles import Session as OpensSession
 from etagere.operations.file import shares
+from etagere.protocol.smb.access import FULL_ACCESS
 from etagere.protocol.smb.limits import TREES_PER_CONNECTION_MAX, TREES_PER_SESSION_MAX
 from etagere.protocol.smb.requests import Reply
+from etagere.protocol.smb.responses import EMPTY_REPLY
 from etagere.protocol.smb.state import Tree, remove_open
 from etagere.protocol.smb.status import SmbError
 from etagere.protocol.time_slices import TimeSlice
@@ -25,12 +27,10 @@ if TYPE_CHECKING:
 _REQUEST: Final = struct.Struct("<HHHH")
 _RESPONSE: Final = struct.Struct("<HBBIII")
 _RESPONSE_STRUCTURE_SIZE: Final = 16
-_DISCONNECT_RESPONSE: Final = struct.pack("<HH", 4, 0)
 _DISK: Final = 0x01
 _PIPE: Final = 0x02
 _ENCRYPT_DATA: Final = 0x8000
 """The flag of a share that can only be used with encryption."""
-_ALL_ACCESS: Final = 0x001F_01FF
 _PIPE_SHARE: Final = "ipc$"
 _PATH_BYTES_MAX: Final = 2_048
 
@@ -68,7 +68,7 @@ async def tree_connect(request: ServerRequest) -> Reply:
     request.use_tree(tree)
     flags = _ENCRYPT_DATA if session.requires_encryption else 0
     kind = _PIPE if tree.name is None else _DISK
-    return Reply(_RESPONSE.pack(_RESPONSE_STRUCTURE_SIZE, kind, 0, flags, 0, _ALL_ACCESS))
+    return Reply(_RESPONSE.pack(_RESPONSE_STRUCTURE_SIZE, kind, 0, flags, 0, FULL_ACCESS))
 
 
 async def _connect(request: ServerRequest, tree_id: int, name: str) -> Tree:
@@ -113,7 +113,7 @@ async def tree_disconnect(request: ServerRequest) -> Reply:
     del tree.session.trees[tree.id]
     await request.connection.end_requests(lambda one: one.has_tree(tree))
     await close_tree(tree)
-    return Reply(_DISCONNECT_RESPONSE)
+    return EMPTY_REPLY
 
 
 async def close_tree(tree: Tree) -> None:

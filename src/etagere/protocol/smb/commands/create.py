@@ -49,6 +49,7 @@ from etagere.protocol.smb.create_contexts import (
     pack_maximal_access,
     parse_contexts,
 )
+from etagere.protocol.smb.dialects import DIALECT_3_0
 from etagere.protocol.smb.filetimes import FILETIME_MAX
 from etagere.protocol.smb.header import HEADER_BYTES
 from etagere.protocol.smb.information.files import NORMAL, network_open
@@ -77,7 +78,6 @@ _PIPE_IDS: Final = itertools.count(1 << 63)
 """The IDs of the opens of pipes, which are not handles."""
 _IMPERSONATION_LEVEL_MAX: Final = 3
 _SHARE_ACCESS: Final = 0x7
-_DIALECT_3_0: Final = 0x0300
 
 DIRECTORY_FILE: Final = 0x0000_0001
 WRITE_THROUGH: Final = 0x0000_0002
@@ -175,7 +175,7 @@ async def create(request: Request) -> Reply:
     client = request.tree.client
     if client is None:
         return _open_pipe(request, asked)
-    has_lease_v2 = request.negotiated.dialect >= _DIALECT_3_0
+    has_lease_v2 = request.negotiated.dialect >= DIALECT_3_0
     contexts = parse_contexts(asked.contexts, has_lease_v2=has_lease_v2)
     path = _path(asked, contexts)
     rights = resolve_access(asked.desired_access, is_snapshot=path.snapshot is not None)

@@ -42,7 +42,6 @@ _REQUEST: Final = struct.Struct("<2xBBIQQHHI")
 _RESTART: Final = 0x01
 _SINGLE_ENTRY: Final = 0x02
 _REOPEN: Final = 0x10
-_OUTPUT_BYTES_MAX: Final = 1 << 20
 _ROWS_MAX: Final = 1 << 30
 """More than a page has: its bytes limit it."""
 _ROWS_AT_ONCE: Final = 250
@@ -100,9 +99,7 @@ async def query_directory(request: Request) -> Reply:
 def _parse(body: memoryview) -> QueryDirectory:
     if len(body) < _REQUEST.size:
         raise SmbError(NtStatus.INVALID_PARAMETER)
-    asked = QueryDirectory(*_REQUEST.unpack_from(body))
-    # A client may ask for more than was negotiated. It gets a page that is shorter.
-    return asked._replace(output_bytes_max=min(asked.output_bytes_max, _OUTPUT_BYTES_MAX))
+    return QueryDirectory(*_REQUEST.unpack_from(body))
 
 
 def _search(opened: Open, asked: QueryDirectory, body: memoryview) -> DirectorySearch:

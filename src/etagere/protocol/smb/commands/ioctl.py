@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from etagere.clock import TICKS_PER_SECOND
-from etagere.config import MIB
 from etagere.engine.interface import ReadTxn
 from etagere.model.shares import ShareName
 from etagere.nt_status import NtStatus
@@ -18,6 +17,7 @@ from etagere.protocol.smb.access import AccessMask
 from etagere.protocol.smb.buffers import decode_utf16, variable_part
 from etagere.protocol.smb.copy_chunks import copy_chunks, resume_key
 from etagere.protocol.smb.header import HEADER_BYTES
+from etagere.protocol.smb.limits import OFFSET_MAX
 from etagere.protocol.smb.negotiation import validate_negotiate
 from etagere.protocol.smb.requests import Reply, Request
 from etagere.protocol.smb.srvsvc import PIPE
@@ -29,7 +29,6 @@ _REQUEST: Final = struct.Struct("<4xIQQIIIIIII4x")
 _RESPONSE: Final = struct.Struct("<H2xIQQIIII8x")
 _OUTPUT_OFFSET: Final = HEADER_BYTES + _RESPONSE.size
 _IS_FSCTL: Final = 0x0000_0001
-_TRANSACTION_BYTES_MAX: Final = MIB
 
 
 class IoctlRequest(NamedTuple):
@@ -78,8 +77,6 @@ async def ioctl(request: Request) -> Reply:
     asked = IoctlRequest(*_REQUEST.unpack_from(body))
     if asked.flags != _IS_FSCTL:
         raise SmbError(NtStatus.NOT_SUPPORTED)
-    if max(asked.input_bytes_max, asked.output_bytes_max) > _TRANSACTION_BYTES_MAX:
-        raise SmbError(NtStatus.INVALID_PARAMETER)
     data = variable_part(body, asked.input_offset, asked.input_length, _REQUEST.size)
     control = Control(request, asked, data)
     carry_out = _CONTROLS.get(asked.code)
@@ -222,7 +219,7 @@ async def _request_resume_key(control: Control) -> Output:
 async def _copy_chunks(control: Control) -> Output:
     """FSCTL_SRV_COPYCHUNK and FSCTL_SRV_COPYCHUNK_WRITE ([MS-SMB2] 3.3.5.15.6). The former needs
     read access to the destination, too."""
-    needed = int(AccessMask.WRITE_DATA)
+    needed = AccessMask.WRITE_DATA
     if control.asked.code == _COPYCHUNK:
         needed |= AccessMask.READ_DATA
     copied = await copy_chunks(
@@ -238,7 +235,6 @@ async def _copy_chunks(control: Control) -> Output:
 # Ranges
 
 _RANGE: Final = struct.Struct("<qq")
-_OFFSET_MAX: Final = (1 << 63) - 1
 
 
 async def _query_allocated_ranges(control: Control) -> Output:
@@ -248,7 +244,7 @@ async def _query_allocated_ranges(control: Control) -> Output:
     if not opened.access & AccessMask.READ_DATA:
         raise SmbError(NtStatus.ACCESS_DENIED)
     start, length = control.unpack(_RANGE)
-    if handle.entry.is_directory or start < 0 or length < 0 or start + length > _OFFSET_MAX:
+    if handle.entry.is_directory or start < 0 or length < 0 or start + length > OFFSET_MAX:
         raise SmbError(NtStatus.INVALID_PARAMETER)
     limit = control.asked.output_bytes_max // _RANGE.size
     contents = control.request.server.contents

@@ -16,6 +16,7 @@ from etagere.nt_status import NtStatus
 from etagere.opens.handles import LockRange
 from etagere.protocol.smb.access import DATA_ACCESS
 from etagere.protocol.smb.requests import Reply, Request
+from etagere.protocol.smb.responses import EMPTY_REPLY
 from etagere.protocol.smb.status import SmbError
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _REQUEST: Final = struct.Struct("<HHIQQ")
 _ELEMENT: Final = struct.Struct("<QQI4x")
-_RESPONSE: Final = struct.pack("<HH", 4, 0)
 
 _SHARED: Final = 0x1
 _EXCLUSIVE: Final = 0x2
@@ -82,7 +82,7 @@ async def lock(request: Request) -> Reply:
         _unlock(client, handle, asked.elements)
     else:
         await _lock(request, client, handle, asked.elements)
-    return Reply(_RESPONSE)
+    return EMPTY_REPLY
 
 
 def _unlock(client: ShareClient, handle: Handle, elements: Sequence[LockElement]) -> None:

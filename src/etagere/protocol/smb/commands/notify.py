@@ -6,7 +6,6 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from etagere.config import MIB
 from etagere.nt_status import NtStatus
 from etagere.opens.watches import ChangeAction, Watch, WatchedChange
 from etagere.protocol.smb.access import AccessMask
@@ -20,7 +19,6 @@ from etagere.protocol.smb.targets import directory_target
 _REQUEST: Final = struct.Struct("<2xHIQQI4x")
 _NOTIFICATION: Final = struct.Struct("<III")
 _WATCH_TREE: Final = 0x0001
-_OUTPUT_BYTES_MAX: Final = MIB
 _ACTIONS: Final[Mapping[ChangeAction, int]] = {
     ChangeAction.ADDED: 1,
     ChangeAction.REMOVED: 2,
@@ -37,8 +35,6 @@ async def change_notify(request: Request) -> Reply:
         raise SmbError(NtStatus.INVALID_PARAMETER)
     flags, output_bytes_max, persistent, volatile, subjects = _REQUEST.unpack_from(body)
     opened = request.open(persistent, volatile)
-    if output_bytes_max > _OUTPUT_BYTES_MAX:
-        raise SmbError(NtStatus.INVALID_PARAMETER)
     watch = _watch(opened, subjects, output_bytes_max, is_recursive=bool(flags & _WATCH_TREE))
     while not (watch.has_events or watch.is_ended):
         request.pend()

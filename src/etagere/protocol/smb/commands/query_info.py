@@ -12,6 +12,7 @@ from etagere.nt_status import NtStatus
 from etagere.operations.file import shares
 from etagere.operations.file.permissions import get_permission
 from etagere.protocol.smb.access import AccessMask
+from etagere.protocol.smb.dialects import DIALECT_3_1_1
 from etagere.protocol.smb.information.files import (
     ALTERNATE_NAME,
     FILE_CLASSES,
@@ -35,8 +36,6 @@ _FILE: Final = 1
 _FILE_SYSTEM: Final = 2
 _SECURITY: Final = 3
 _QUOTA: Final = 4
-_OUTPUT_BYTES_MAX: Final = 1 << 20
-_SMB_3_1_1: Final = 0x0311
 
 
 class QueryInfo(NamedTuple):
@@ -58,7 +57,7 @@ def parse_query_info(body: memoryview) -> QueryInfo:
     if len(body) < _REQUEST.size:
         raise SmbError(NtStatus.INVALID_PARAMETER)
     asked = QueryInfo(*_REQUEST.unpack_from(body))
-    if asked.output_bytes_max > _OUTPUT_BYTES_MAX or asked.input_length > len(body):
+    if asked.input_length > len(body):
         raise SmbError(NtStatus.INVALID_PARAMETER)
     return asked
 
@@ -99,7 +98,7 @@ async def _query_file(request: Request, opened: Open, asked: QueryInfo) -> Reply
     info_class = FILE_CLASSES.get(asked.info_class)
     if info_class is None:
         raise SmbError(_status_of_class(asked.info_class))
-    if asked.info_class == NORMALIZED_NAME and request.negotiated.dialect < _SMB_3_1_1:
+    if asked.info_class == NORMALIZED_NAME and request.negotiated.dialect < DIALECT_3_1_1:
         raise SmbError(NtStatus.NOT_SUPPORTED)
     if info_class.needs_attributes and not opened.access & AccessMask.READ_ATTRIBUTES:
         raise SmbError(NtStatus.ACCESS_DENIED)

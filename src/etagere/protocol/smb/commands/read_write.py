@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etagere.nt_status import NtStatus
 from etagere.opens.reports import WRITTEN, entry_modified
-from etagere.protocol.smb.access import AccessMask
+from etagere.protocol.smb.access import READ_RIGHTS, WRITE_RIGHTS, AccessMask
 from etagere.protocol.smb.buffers import variable_part
 from etagere.protocol.smb.commands.create import WRITE_THROUGH
 from etagere.protocol.smb.header import HEADER_BYTES
-from etagere.protocol.smb.negotiation import IO_BYTES_MAX
+from etagere.protocol.smb.limits import IO_BYTES_MAX, OFFSET_MAX
 from etagere.protocol.smb.requests import Reply, Request
+from etagere.protocol.smb.responses import EMPTY_REPLY
 from etagere.protocol.smb.state import Open
 from etagere.protocol.smb.status import SmbError
 
@@ -27,15 +28,10 @@ _WRITE: Final = struct.Struct("<HHIQQQIIHHI")
 _WRITE_RESPONSE: Final = struct.Struct("<HHIIHH")
 _WRITE_RESPONSE_STRUCTURE_SIZE: Final = 17
 _FLUSH: Final = struct.Struct("<H2x4xQQ")
-_FLUSH_RESPONSE: Final = struct.pack("<HH", 4, 0)
 
 _WRITE_FLAG_THROUGH: Final = 0x1
-_OFFSET_MAX: Final = (1 << 63) - 1
 _NTFS_FILE_BYTES_MAX: Final = 0xFFF_FFFF_0000
 """Behind this no write is valid in Windows; below it, a file that is too long fills the disk."""
-
-_READING: Final = AccessMask.READ_DATA | AccessMask.EXECUTE
-_WRITING: Final = AccessMask.WRITE_DATA | AccessMask.APPEND_DATA
 
 
 class ReadRequest(NamedTuple):
@@ -66,9 +62,9 @@ async def read(request: Request) -> Reply:
         return _read_pipe(opened, asked.length)
     if handle.entry.is_directory:
         raise SmbError(NtStatus.INVALID_DEVICE_REQUEST)
-    if asked.offset > _OFFSET_MAX or asked.offset + asked.length > _OFFSET_MAX:
+    if asked.offset > OFFSET_MAX or asked.offset + asked.length > OFFSET_MAX:
         raise SmbError(NtStatus.INVALID_PARAMETER)
-    if not opened.access & _READING:
+    if not opened.access & READ_RIGHTS:
         raise SmbError(NtStatus.ACCESS_DENIED)
     client.check_read(handle, asked.offset, asked.offset + asked.length)
     contents = request.server.contents
@@ -125,9 +121,9 @@ async def write(request: Request) -> Reply:
         return await _write_pipe(opened, asked.data)
     if handle.entry.is_directory:
         raise SmbError(NtStatus.INVALID_DEVICE_REQUEST)
-    if asked.offset > _OFFSET_MAX or (length and asked.offset + length > _NTFS_FILE_BYTES_MAX):
+    if asked.offset > OFFSET_MAX or (length and asked.offset + length > _NTFS_FILE_BYTES_MAX):
         raise SmbError(NtStatus.INVALID_PARAMETER)
-    if not opened.access & _WRITING:
+    if not opened.access & WRITE_RIGHTS:
         raise SmbError(NtStatus.ACCESS_DENIED)
     if length:
         await _write(request, opened, client, handle, asked)
@@ -172,8 +168,8 @@ async def flush(request: Request) -> Reply:
     opened = request.open(persistent, volatile)
     handle, client = opened.handle, opened.tree.client
     if handle is not None and client is not None:
-        if not opened.access & _WRITING:
+        if not opened.access & WRITE_RIGHTS:
             raise SmbError(NtStatus.ACCESS_DENIED)
         if not handle.entry.is_directory:
             await request.server.contents.flush(client.share, handle.entry)
-    return Reply(_FLUSH_RESPONSE)
+    return EMPTY_REPLY

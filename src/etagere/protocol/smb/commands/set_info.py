@@ -23,6 +23,7 @@ from etagere.protocol.smb.status import SmbError
 from etagere.protocol.smb.targets import FileTarget, file_target
 from etagere.rules.file_attributes import FileAttributes
 from etagere.rules.file_permissions import check_permission
+from etagere.rules.file_ranges import FILE_BYTES_MAX
 from etagere.rules.security_descriptors import (
     InvalidDescriptorError,
     decode_descriptor,
@@ -41,9 +42,6 @@ _RENAME: Final = struct.Struct("<I4xQI")
 the flags are one byte; the others are ignored."""
 _LENGTH: Final = struct.Struct("<q")
 _WORD: Final = struct.Struct("<I")
-
-FILE_LENGTH_MAX: Final = 4 << 40
-"""The maximum length of a file, in bytes."""
 
 
 class SetInfo(NamedTuple):
@@ -266,7 +264,7 @@ async def _set_valid_data_length(change: _Change) -> None:
 async def _resize(change: _Change, length: int) -> None:
     change.require(AccessMask.WRITE_DATA)
     client, handle = change.target
-    if handle.entry.is_directory or not 0 <= length <= FILE_LENGTH_MAX:
+    if handle.entry.is_directory or not 0 <= length <= FILE_BYTES_MAX:
         raise SmbError(NtStatus.INVALID_PARAMETER)
     await change.request.server.contents.resize(client.share, handle, length)
     client.share.watches.report([entry_modified(handle.entry, WRITTEN)])
