@@ -581,3 +581,19 @@ async def test_files_that_cannot_be_stored_can_be_deleted_and_replaced(f: Conten
     await f.rest_rename("h", "g", replace=True)
     assert f.memory.used == 0
     assert await f.rest_bytes("g") == b"h"
+
+
+@contents_test
+async def test_writes_do_not_wait_for_memory_that_is_not_freed(f: ContentsFixture) -> None:
+    await f.start()
+    one, two = await f.opened_file("f"), await f.opened_file("g")
+    f.memory.bytes_max = 2 * MIB
+    f.watched.fault = _FULL
+    await f.smb_write(one, 0, bytes(2 * MIB))
+    async with asyncio.timeout(10):
+        with pytest.raises(Fault):
+            await f.smb_write(two, 0, b"abc")
+    f.watched.fault = None
+    await f.flush(one)
+    await f.smb_write(two, 0, b"abc")
+    assert await f.rest_bytes("g") == b"abc"

@@ -14,10 +14,11 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeVar
 
-from etagere.bodies.store import BodyStore
+from etagere.bodies.contents import Plan
+from etagere.bodies.store import BodyCorrupt, BodyReader, BodyStore
 from etagere.clock import Clock
 from etagere.config import MIB
-from etagere.engine.interface import Engine, Refused, Unknown
+from etagere.engine.interface import Engine, Fault, FaultReason, Refused, Unknown
 from etagere.errors import Refusal
 from etagere.model.open_files import ListAllocated, OpenFileRef, ReadOpenFile
 from etagere.opens.changes import ChangeSignal
@@ -121,7 +122,7 @@ class FileContents:
             found = await self._locate(ref, offset, length)
             reader.limit_to(found.plan)
             data = memoryview(bytearray(found.length))
-            await reader.read_into(found.plan, data)
+            await _read_into(reader, found.plan, data)
             return data
 
     async def _read_gathered(
@@ -148,7 +149,7 @@ class FileContents:
             extents = file.extents(offset, offset + count)
             reader.limit_to(found.plan)
             stored = memoryview(bytearray(max(count, found.length)))
-            await reader.read_into(found.plan, stored)
+            await _read_into(reader, found.plan, stored)
         return _overlaid(stored[:count], extents, offset)
 
     async def _locate(self, ref: OpenFileRef, offset: int, length: int) -> LocatedBytes:
@@ -320,10 +321,15 @@ class FileContents:
         return True
 
     async def _wait_for_memory(self, gives_up_at: float) -> None:
-        """Begins to store the file that takes the most memory, and waits until there is room."""
-        waiting = [one for one in self._files.values() if one.reserved and not one.is_being_stored]
+        """Begins to store the file that takes the most memory, and waits until there is room. If
+        none of them can be stored, raises the fault."""
+        holding = [one for one in self._files.values() if one.reserved]
+        waiting = [one for one in holding if one.fault is None and not one.is_being_stored]
+        faults = [one.fault for one in holding if one.fault is not None]
         if waiting:
             max(waiting, key=lambda file: file.reserved).store_soon()
+        elif faults and len(faults) == len(holding):
+            raise faults[0].with_traceback(None)
         if self._reserved:
             await _wait(self._room, gives_up_at)
         elif asyncio.get_running_loop().time() > gives_up_at:
@@ -358,6 +364,10 @@ class FileContents:
         self._reserved -= layer.reserved
         self._room.notify()
 
+    def failed(self) -> None:
+        """Wakes those who wait for memory; as in `Storage`."""
+        self._room.notify()
+
     def forget(self, file: GatheredFile) -> None:
         """Forgets a file, and its share if nobody uses it; as in `Storage`."""
         del self._files[file.entry.id]
@@ -379,6 +389,14 @@ class FileContents:
         for file in self._files.values():
             if not file.is_empty:
                 logger.error("writes to %s are lost: %s", file.entry.path, file.fault)
+
+
+async def _read_into(reader: BodyReader, plan: Plan, data: memoryview) -> None:
+    """Reads bytes from segments; raises `Fault` if they cannot be read."""
+    try:
+        await reader.read_into(plan, data)
+    except (OSError, BodyCorrupt) as error:
+        raise Fault(FaultReason.FAILED, str(error)) from error
 
 
 async def _follow(

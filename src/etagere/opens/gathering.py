@@ -112,6 +112,10 @@ class Storage(Protocol):
         """Called when a layer is stored or dropped: its memory is free."""
         ...
 
+    def failed(self) -> None:
+        """Called when a layer could not be stored: its memory is not free soon."""
+        ...
+
     def forget(self, file: GatheredFile) -> None:
         """Called when nothing is gathered for a file any more."""
         ...
@@ -325,6 +329,7 @@ class GatheredFile:
         self._failures += 1
         # Those who wait for room are refused.
         self._files.notify()
+        self._storage.failed()
         self._set_timer(min(RETRY_SECONDS * 2 ** (self._failures - 1), RETRY_SECONDS_MAX))
 
     def drop(self) -> None:
