@@ -74,6 +74,8 @@ _RETURNING_DATA: Final = frozenset(
 """The commands whose responses may have as many bytes as their credits pay for."""
 _END_SECONDS_MAX: Final = 60.0
 """How long requests may take to end, when their connection, session or tree does."""
+_CANCELLED_AT_ONCE_MAX: Final = 32
+"""The most requests that are cancelled without a pause; each takes about 0.1 ms."""
 
 
 class Link(Protocol):
@@ -196,13 +198,15 @@ class Connection:
         something. The request that calls this is left alone."""
         own = asyncio.current_task()
         tasks = []
-        for frame in self._frames:
+        for frame in list(self._frames):
             request, task = frame.current, frame.task
             if request is not None and task is not None and task is not own and which(request):
                 if request.header.command == Command.CHANGE_NOTIFY:
                     request.cancel_status = NtStatus.NOTIFY_CLEANUP
                 self._cancel(request)
                 tasks.append(task)
+                if not len(tasks) % _CANCELLED_AT_ONCE_MAX:
+                    await asyncio.sleep(0)
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=_END_SECONDS_MAX)
             if left:
