@@ -121,8 +121,8 @@ async def test_overwriting_ends_all_caching(f: OpensFixture) -> None:
         first = await holder.open(held)
         opening = asyncio.ensure_future(other.open(NOTHING, disposition=Disposition.OVERWRITE))
         await until_told(holder)
-        await asyncio.sleep(0.01)
-        assert opening.done() is not waits
+        _, pending = await asyncio.wait((opening,), timeout=0.01 if waits else 10)
+        assert bool(pending) is waits
         assert holder.told == [(held, NOTHING, held != CR)]
         assert first.grant is not None
         if held != CR:
