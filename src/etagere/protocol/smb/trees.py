@@ -118,10 +118,11 @@ async def tree_disconnect(request: ServerRequest) -> Reply:
 
 async def close_tree(tree: Tree) -> None:
     """Closes what is open in a tree that was removed from its session."""
+    # First, so that nothing more is opened: other requests run between the time slices.
+    client, tree.client = tree.client, None
     time_slice = TimeSlice()
     for opened in list(tree.opens.values()):
         remove_open(opened)
         await time_slice.yield_if_over()
-    client, tree.client = tree.client, None
     if client is not None:
         await client.disconnect()
