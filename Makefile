@@ -90,8 +90,8 @@ lock: python ## regenerate requirements/*.txt from pyproject.toml
 
 clean: ## remove all generated files
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	rm -rf .bench .conformance .smbtorture tests/javascript/node_modules
-	find src tests benchmarks conformance smbtorture -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -rf .bench .cifs .conformance .smbtorture tests/javascript/node_modules
+	find src tests benchmarks cifs conformance smbtorture -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 environment: interpreter $(STAMP)
 

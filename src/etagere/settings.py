@@ -365,8 +365,8 @@ class Settings:
     smb_encryption: str = _setting(
         _Choice("auto", "required", "off"),
         "auto",
-        "whether SMB clients must encrypt: `auto` requires it from other machines, `off` from no "
-        "client",
+        "whether SMB clients must encrypt: `auto` requires it from other machines, `required` from "
+        "all clients, `off` from none",
     )
     data: Path = _setting(_DIRECTORY, _DATA_DEFAULT, "the data directory")  # noqa: RUF009
     memory: bool = _setting(
