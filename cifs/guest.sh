@@ -31,7 +31,7 @@ contents() { same "$(cat "$1")" "$2"; }
 sum() { md5sum <"$1" | cut -d' ' -f1; }
 size() { stat -c %s "$1"; }
 # The client keeps attributes for a second.
-forget() { sleep 2; }
+forget() { sleep 2; ls -l >/dev/null; }
 refuses() { ! "$@"; }
 
 text() { echo "some text" >text.txt && contents text.txt "some text"; }
