@@ -388,7 +388,8 @@ class FileContents:
         await self.store_all(_CLOSE_SECONDS_MAX)
         for file in self._files.values():
             if not file.is_empty:
-                logger.error("writes to %s are lost: %s", file.entry.path, file.fault)
+                reason = file.fault or "there was no time to store them"
+                logger.error("writes to %s are lost: %s", file.entry.path, reason)
 
 
 async def _read_into(reader: BodyReader, plan: Plan, data: memoryview) -> None:
