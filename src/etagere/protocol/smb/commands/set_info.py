@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
-from etagere.model.files import PRESERVE_TIME, ChangedTimes, NewPermission
+from etagere.model.files import PRESERVE_TIME, ChangedTimes
 from etagere.nt_status import NtStatus
 from etagere.opens.reports import WRITTEN, entry_modified
 from etagere.protocol.smb.access import AccessMask
@@ -15,20 +14,14 @@ from etagere.protocol.smb.buffers import variable_part
 from etagere.protocol.smb.commands.query_info import read_descriptor
 from etagere.protocol.smb.filetimes import SETTABLE_MAX, from_filetime
 from etagere.protocol.smb.information.files import MODE_OPTIONS, length_of
-from etagere.protocol.smb.information.security import DACL, GROUP, OWNER, SACL, replace_parts
+from etagere.protocol.smb.information.security import DACL, GROUP, OWNER, SACL, changed_permission
 from etagere.protocol.smb.paths import decode_path
 from etagere.protocol.smb.requests import Reply, Request
 from etagere.protocol.smb.state import Open
 from etagere.protocol.smb.status import SmbError
 from etagere.protocol.smb.targets import FileTarget, file_target
 from etagere.rules.file_attributes import FileAttributes
-from etagere.rules.file_permissions import check_permission
 from etagere.rules.file_ranges import FILE_BYTES_MAX
-from etagere.rules.security_descriptors import (
-    InvalidDescriptorError,
-    decode_descriptor,
-    encode_descriptor,
-)
 
 _REQUEST: Final = struct.Struct("<2xBBIHxxIQQ")
 _FILE: Final = 1
@@ -314,17 +307,11 @@ async def _set_security(change: _Change, parts: int) -> None:
         if parts & some_parts:
             change.require(access)
     target = change.target
-    try:
-        sent = decode_descriptor(bytes(change.data))
-        parts &= _STORED_PARTS
-        if not parts:
-            return
-        old = decode_descriptor(await read_descriptor(change.request, target))
-        stored = encode_descriptor(check_permission(replace_parts(old, sent, parts)))
-    except InvalidDescriptorError:
-        raise SmbError(NtStatus.INVALID_SECURITY_DESCR) from None
-    permission = NewPermission(stored, hashlib.sha256(stored).digest())
-    await target.client.set_properties(target.handle, permission=permission)
+    parts &= _STORED_PARTS
+    old = await read_descriptor(change.request, target)
+    permission = await changed_permission(old, bytes(change.data), parts)
+    if parts:
+        await target.client.set_properties(target.handle, permission=permission)
 
 
 _FILE_CHANGES: Final[Mapping[int, Callable[[_Change], Awaitable[None]]]] = {
