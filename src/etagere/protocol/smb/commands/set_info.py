@@ -14,6 +14,7 @@ from etagere.protocol.smb.buffers import variable_part
 from etagere.protocol.smb.commands.query_info import read_descriptor
 from etagere.protocol.smb.filetimes import SETTABLE_MAX, from_filetime
 from etagere.protocol.smb.information.files import MODE_OPTIONS, length_of
+from etagere.protocol.smb.information.kinds import FILE, FILE_SYSTEM, QUOTA, SECURITY
 from etagere.protocol.smb.information.security import DACL, GROUP, OWNER, SACL, changed_permission
 from etagere.protocol.smb.paths import decode_path
 from etagere.protocol.smb.requests import Reply, Request
@@ -24,10 +25,6 @@ from etagere.rules.file_attributes import FileAttributes
 from etagere.rules.file_ranges import FILE_BYTES_MAX
 
 _REQUEST: Final = struct.Struct("<2xBBIHxxIQQ")
-_FILE: Final = 1
-_FILE_SYSTEM: Final = 2
-_SECURITY: Final = 3
-_QUOTA: Final = 4
 
 _BASIC: Final = struct.Struct("<qqqqI4x")
 _RENAME: Final = struct.Struct("<I4xQI")
@@ -76,14 +73,14 @@ async def set_info(request: Request) -> Reply:
     opened = request.open(asked.persistent, asked.volatile)
     data = variable_part(body, asked.offset, asked.length, _REQUEST.size)
     change = _Change(request, opened, file_target(opened), data)
-    if asked.info_type == _FILE:
+    if asked.info_type == FILE:
         apply = _FILE_CHANGES.get(asked.info_class)
         if apply is None:
             raise SmbError(_REFUSED_CLASSES.get(asked.info_class, NtStatus.INVALID_INFO_CLASS))
         await apply(change)
-    elif asked.info_type == _SECURITY:
+    elif asked.info_type == SECURITY:
         await _set_security(change, asked.additional)
-    elif asked.info_type in (_FILE_SYSTEM, _QUOTA):
+    elif asked.info_type in (FILE_SYSTEM, QUOTA):
         raise SmbError(NtStatus.NOT_SUPPORTED)
     else:
         raise SmbError(NtStatus.INVALID_PARAMETER)
