@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from smbprotocol.create_contexts import (
@@ -13,11 +12,11 @@ from smbprotocol.create_contexts import (
     SMB2CreateRequestLease,
     SMB2CreateResponseLease,
 )
-from smbprotocol.header import Commands
 from smbprotocol.open import Open
-from smbprotocol.structure import BytesField, Structure
 
+from etagere.protocol.smb.header import Command
 from tests.smb.client import SmbClient
+from tests.smb.messages import Message
 
 R, H, W = 1, 2, 4
 """The bits of a lease state ([MS-SMB2] 2.2.13.2.8)."""
@@ -25,16 +24,6 @@ LEASE = 0xFF
 """The oplock level that asks for a lease."""
 _READ_ATTRIBUTES = 0x80
 _NOTIFICATION = struct.Struct("<HHI16sIIIII")
-
-
-class Acknowledgement(Structure):  # type: ignore[misc]
-    """The body of an acknowledgement, as bytes."""
-
-    COMMAND = Commands.SMB2_OPLOCK_BREAK
-
-    def __init__(self, body: bytes) -> None:
-        self.fields = OrderedDict([("body", BytesField(default=body))])
-        super().__init__()
 
 
 class LeaseBreak(NamedTuple):
@@ -86,6 +75,6 @@ class Lease:
         tree = self._client.tree
         body = struct.pack("<HHI16sIQ", 36, 0, 0, self.key, state, 0)
         request = tree.session.connection.send(
-            Acknowledgement(body), tree.session.session_id, tree.tree_connect_id
+            Message(Command.OPLOCK_BREAK, body), tree.session.session_id, tree.tree_connect_id
         )
         tree.session.connection.receive(request)

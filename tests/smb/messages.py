@@ -16,7 +16,7 @@ from etagere.protocol.smb.header import Command
 FILE, FILE_SYSTEM, SECURITY = 1, 2, 3
 
 
-class _Message(Structure):  # type: ignore[misc]
+class Message(Structure):  # type: ignore[misc]
     """The body of a message, as bytes."""
 
     def __init__(self, command: int, body: bytes) -> None:
@@ -55,7 +55,7 @@ def query(
     """Sends QUERY_INFO; the body of the answer is the information."""
     fields = (41, info_type, info_class, bytes_max, 0, 0, additional, 0)
     body = struct.pack("<HBBIH2xIII", *fields) + opened.file_id
-    status, answer = send(opened, _Message(Command.QUERY_INFO, body))
+    status, answer = send(opened, Message(Command.QUERY_INFO, body))
     return Answer(
         status, answer[8:] if answer[:2] == b"\x09\0" and status < 0xC000_0000 else answer
     )
@@ -67,7 +67,7 @@ def change(
     """Sends SET_INFO; returns the status."""
     fields = (33, info_type, info_class, len(data), 96, additional)
     body = struct.pack("<HBBIH2xI", *fields) + opened.file_id + data
-    return send(opened, _Message(Command.SET_INFO, body)).status
+    return send(opened, Message(Command.SET_INFO, body)).status
 
 
 def ioctl(

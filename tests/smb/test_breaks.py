@@ -10,6 +10,7 @@ from azure.storage.fileshare import ShareClient
 from smbprotocol.open import Open
 
 from etagere.nt_status import NtStatus
+from etagere.protocol.smb.header import Command
 from tests.smb.client import (
     BATCH,
     CREATE,
@@ -22,14 +23,14 @@ from tests.smb.client import (
     SmbClient,
     refused,
 )
-from tests.smb.leases import Acknowledgement
+from tests.smb.messages import Message
 
 
 def acknowledge(opened: Open, level: int) -> bytes:
     tree = opened.tree_connect
     body = struct.pack("<HBB4x", 24, level, 0) + opened.file_id
     request = opened.connection.send(
-        Acknowledgement(body), tree.session.session_id, tree.tree_connect_id
+        Message(Command.OPLOCK_BREAK, body), tree.session.session_id, tree.tree_connect_id
     )
     answer: bytes = opened.connection.receive(request)["data"].get_value()
     return answer

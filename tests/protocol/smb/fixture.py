@@ -190,6 +190,8 @@ class FakeRequest:
         self.session.opens[opened.id] = self.tree.opens[opened.id] = opened
 
     def pend(self) -> None:
+        if not self.may_pend:
+            raise SmbError(NtStatus.INTERNAL_ERROR)
         self.is_pending = True
 
 

@@ -40,6 +40,8 @@ def test_random_requests(command: Handler) -> None:
             body[2:4] = bytes((random.randrange(5), random.randrange(70)))
         opened = new_open(is_directory=random.random() < 0.5)
         request = FakeRequest(bytes(body), FakeShare(), opened)
+        # A watch would wait for a change.
+        request.may_pend = False
         try:
             run(command, request)
         except (SmbError, AttributeError) as error:

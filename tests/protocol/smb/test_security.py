@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 
 from etagere.model.security_descriptors import Control, SecurityDescriptor
+from etagere.protocol.smb.information import security
 from etagere.protocol.smb.information.security import (
     DACL,
     GROUP,
     OWNER,
     SACL,
+    changed_permission,
     replace_parts,
     select_parts,
 )
+from etagere.rules.file_permissions import check_permission
 from etagere.rules.sddl import format_sddl, parse_sddl
+from etagere.rules.security_descriptors import decode_descriptor, encode_descriptor
 
 _OLD = parse_sddl("O:SYG:BAD:P(A;;FA;;;SY)S:(AU;SA;FA;;;WD)")
 _NEW = parse_sddl("O:BUG:BUD:(A;;FR;;;WD)")
@@ -65,3 +72,20 @@ def test_control_flags_follow_their_part() -> None:
 def test_inheritance_is_marked_only_on_request(sent: str, stored: str) -> None:
     old = parse_sddl("D:PAI(A;;FA;;;SY)")
     assert format_sddl(replace_parts(old, parse_sddl(sent), DACL)) == stored
+
+
+@pytest.mark.parametrize(("entries", "in_thread"), [(1, False), (2_000, True)])
+def test_long_descriptors_are_converted_in_threads(
+    monkeypatch: pytest.MonkeyPatch, entries: int, in_thread: bool
+) -> None:
+    threads = []
+
+    def recorded(descriptor: SecurityDescriptor) -> SecurityDescriptor:
+        threads.append(threading.current_thread())
+        return check_permission(descriptor)
+
+    monkeypatch.setattr(security, "check_permission", recorded)
+    sent = encode_descriptor(parse_sddl("O:BUG:BUD:" + "(A;;FR;;;WD)" * entries))
+    changed = asyncio.run(changed_permission(encode_descriptor(_OLD), sent, OWNER))
+    assert format_sddl(decode_descriptor(changed.descriptor)).startswith("O:BUG:BAD:P(A;;FA;;;SY)")
+    assert [one is not threading.main_thread() for one in threads] == [in_thread]

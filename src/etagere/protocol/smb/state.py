@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from etagere.opens.client import ShareClient
     from etagere.opens.handles import Handle
     from etagere.opens.watches import Watch
+    from etagere.protocol.smb.commands.directories import DirectorySearch
     from etagere.protocol.smb.encryption import Sealer
     from etagere.protocol.smb.signing import Signer
     from etagere.protocol.smb.spnego import Acceptor
@@ -52,10 +53,6 @@ class Pipe(Protocol):
         ...
 
 
-class Search(Protocol):
-    """Where the enumeration of a directory by one handle has got to."""
-
-
 @dataclass(slots=True, eq=False)
 class Open:
     """An open of a client: of a file, a directory or a pipe."""
@@ -75,7 +72,7 @@ class Open:
     """The number of bytes that the client has asked to allocate for the file."""
     preserves_changed: bool = False
     """Whether the change time stays as it is, because the client has set it."""
-    search: Search | None = None
+    search: DirectorySearch | None = None
     watch: Watch | None = None
 
 

@@ -106,9 +106,9 @@ def _search(opened: Open, asked: QueryDirectory, body: memoryview) -> DirectoryS
     """Returns the enumeration that a request continues, or begins."""
     known = opened.search
     pattern = decode_utf16(variable_part(body, asked.name_offset, asked.name_length, _REQUEST.size))
-    if isinstance(known, DirectorySearch) and not asked.flags & (_RESTART | _REOPEN):
+    if known is not None and not asked.flags & (_RESTART | _REOPEN):
         return known
-    if not pattern and isinstance(known, DirectorySearch):
+    if not pattern and known is not None:
         compiled = known.pattern
     else:
         if not _is_pattern(pattern):

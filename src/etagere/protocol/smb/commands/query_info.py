@@ -20,6 +20,7 @@ from etagere.protocol.smb.information.files import (
     NORMALIZED_NAME,
     FileState,
 )
+from etagere.protocol.smb.information.kinds import FILE, FILE_SYSTEM, QUOTA, SECURITY
 from etagere.protocol.smb.information.security import SACL, select_parts
 from etagere.protocol.smb.information.volumes import VOLUME_CLASSES, VolumeState, serial_number
 from etagere.protocol.smb.requests import Reply, Request
@@ -31,11 +32,6 @@ from etagere.rules.security_descriptors import decode_descriptor, encode_descrip
 
 _REQUEST: Final = struct.Struct("<2xBBIHxxIIIQQ")
 _WORD: Final = struct.Struct("<I")
-
-_FILE: Final = 1
-_FILE_SYSTEM: Final = 2
-_SECURITY: Final = 3
-_QUOTA: Final = 4
 
 
 class QueryInfo(NamedTuple):
@@ -65,13 +61,13 @@ def parse_query_info(body: memoryview) -> QueryInfo:
 async def query_info(request: Request) -> Reply:
     asked = parse_query_info(request.body)
     opened = request.open(asked.persistent, asked.volatile)
-    if asked.info_type == _FILE:
+    if asked.info_type == FILE:
         return await _query_file(request, opened, asked)
-    if asked.info_type == _FILE_SYSTEM:
+    if asked.info_type == FILE_SYSTEM:
         return await _query_volume(request, opened, asked)
-    if asked.info_type == _SECURITY:
+    if asked.info_type == SECURITY:
         return await _query_security(request, opened, asked)
-    if asked.info_type == _QUOTA:
+    if asked.info_type == QUOTA:
         raise SmbError(NtStatus.NOT_SUPPORTED)
     raise SmbError(NtStatus.INVALID_PARAMETER)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
-from etagere.model.files import PRESERVE_TIME, ChangedTimes, NewPermission
+from etagere.model.files import PRESERVE_TIME, ChangedTimes
 from etagere.nt_status import NtStatus
 from etagere.opens.reports import WRITTEN, entry_modified
 from etagere.protocol.smb.access import AccessMask
@@ -15,26 +14,17 @@ from etagere.protocol.smb.buffers import variable_part
 from etagere.protocol.smb.commands.query_info import read_descriptor
 from etagere.protocol.smb.filetimes import SETTABLE_MAX, from_filetime
 from etagere.protocol.smb.information.files import MODE_OPTIONS, length_of
-from etagere.protocol.smb.information.security import DACL, GROUP, OWNER, SACL, replace_parts
+from etagere.protocol.smb.information.kinds import FILE, FILE_SYSTEM, QUOTA, SECURITY
+from etagere.protocol.smb.information.security import DACL, GROUP, OWNER, SACL, changed_permission
 from etagere.protocol.smb.paths import decode_path
 from etagere.protocol.smb.requests import Reply, Request
 from etagere.protocol.smb.state import Open
 from etagere.protocol.smb.status import SmbError
 from etagere.protocol.smb.targets import FileTarget, file_target
 from etagere.rules.file_attributes import FileAttributes
-from etagere.rules.file_permissions import check_permission
 from etagere.rules.file_ranges import FILE_BYTES_MAX
-from etagere.rules.security_descriptors import (
-    InvalidDescriptorError,
-    decode_descriptor,
-    encode_descriptor,
-)
 
 _REQUEST: Final = struct.Struct("<2xBBIHxxIQQ")
-_FILE: Final = 1
-_FILE_SYSTEM: Final = 2
-_SECURITY: Final = 3
-_QUOTA: Final = 4
 
 _BASIC: Final = struct.Struct("<qqqqI4x")
 _RENAME: Final = struct.Struct("<I4xQI")
@@ -83,14 +73,14 @@ async def set_info(request: Request) -> Reply:
     opened = request.open(asked.persistent, asked.volatile)
     data = variable_part(body, asked.offset, asked.length, _REQUEST.size)
     change = _Change(request, opened, file_target(opened), data)
-    if asked.info_type == _FILE:
+    if asked.info_type == FILE:
         apply = _FILE_CHANGES.get(asked.info_class)
         if apply is None:
             raise SmbError(_REFUSED_CLASSES.get(asked.info_class, NtStatus.INVALID_INFO_CLASS))
         await apply(change)
-    elif asked.info_type == _SECURITY:
+    elif asked.info_type == SECURITY:
         await _set_security(change, asked.additional)
-    elif asked.info_type in (_FILE_SYSTEM, _QUOTA):
+    elif asked.info_type in (FILE_SYSTEM, QUOTA):
         raise SmbError(NtStatus.NOT_SUPPORTED)
     else:
         raise SmbError(NtStatus.INVALID_PARAMETER)
@@ -314,17 +304,11 @@ async def _set_security(change: _Change, parts: int) -> None:
         if parts & some_parts:
             change.require(access)
     target = change.target
-    try:
-        sent = decode_descriptor(bytes(change.data))
-        parts &= _STORED_PARTS
-        if not parts:
-            return
-        old = decode_descriptor(await read_descriptor(change.request, target))
-        stored = encode_descriptor(check_permission(replace_parts(old, sent, parts)))
-    except InvalidDescriptorError:
-        raise SmbError(NtStatus.INVALID_SECURITY_DESCR) from None
-    permission = NewPermission(stored, hashlib.sha256(stored).digest())
-    await target.client.set_properties(target.handle, permission=permission)
+    parts &= _STORED_PARTS
+    old = await read_descriptor(change.request, target)
+    permission = await changed_permission(old, bytes(change.data), parts)
+    if parts:
+        await target.client.set_properties(target.handle, permission=permission)
 
 
 _FILE_CHANGES: Final[Mapping[int, Callable[[_Change], Awaitable[None]]]] = {

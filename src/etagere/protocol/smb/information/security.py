@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -21,8 +23,10 @@ from etagere.rules.security_descriptors import (
     encode_descriptor,
 )
 
-_DESCRIPTOR_AT_ONCE_BYTES_MAX: Final = 4 * KIB
-"""Longer security descriptors are parsed in a thread: the longest takes 50 ms."""
+T = TypeVar("T")
+
+_CONVERTED_AT_ONCE_BYTES_MAX: Final = 4 * KIB
+"""Longer security descriptors are converted in a thread: the longest takes 50 ms."""
 
 OWNER: Final = 0x0000_0001
 GROUP: Final = 0x0000_0002
@@ -99,7 +103,7 @@ def _inheritance(control: int) -> int:
     return control
 
 
-# New entries
+# Permissions that clients set
 
 
 async def permission_of_new(descriptor: bytes) -> NewPermission | None:
@@ -107,18 +111,36 @@ async def permission_of_new(descriptor: bytes) -> NewPermission | None:
     inherited."""
     if len(descriptor) > DESCRIPTOR_BYTES_MAX:
         raise SmbError(NtStatus.INVALID_PARAMETER)
-    if len(descriptor) <= _DESCRIPTOR_AT_ONCE_BYTES_MAX:
-        return _decode_permission(descriptor)
-    return await asyncio.to_thread(_decode_permission, descriptor)
+    return await _convert(len(descriptor), partial(_permission_of_new, descriptor))
 
 
-def _decode_permission(data: bytes) -> NewPermission | None:
+async def changed_permission(old: bytes, sent: bytes, parts: int) -> NewPermission:
+    """Returns a permission in which these parts of the security descriptor are replaced."""
+    return await _convert(len(old) + len(sent), partial(_changed_permission, old, sent, parts))
+
+
+async def _convert(count: int, convert: Callable[[], T]) -> T:
+    """Converts security descriptors of this many bytes, in a thread if that takes long."""
     try:
-        descriptor = decode_descriptor(data)
-        if descriptor.dacl is None:
-            return None
-        owner, group = descriptor.owner or SYSTEM, descriptor.group or SYSTEM
-        stored = encode_descriptor(check_permission(replace(descriptor, owner=owner, group=group)))
+        if count <= _CONVERTED_AT_ONCE_BYTES_MAX:
+            return convert()
+        return await asyncio.to_thread(convert)
     except InvalidDescriptorError:
         raise SmbError(NtStatus.INVALID_SECURITY_DESCR) from None
+
+
+def _permission_of_new(data: bytes) -> NewPermission | None:
+    descriptor = decode_descriptor(data)
+    if descriptor.dacl is None:
+        return None
+    owner, group = descriptor.owner or SYSTEM, descriptor.group or SYSTEM
+    return _permission(replace(descriptor, owner=owner, group=group))
+
+
+def _changed_permission(old: bytes, sent: bytes, parts: int) -> NewPermission:
+    return _permission(replace_parts(decode_descriptor(old), decode_descriptor(sent), parts))
+
+
+def _permission(descriptor: SecurityDescriptor) -> NewPermission:
+    stored = encode_descriptor(check_permission(descriptor))
     return NewPermission(stored, hashlib.sha256(stored).digest())
