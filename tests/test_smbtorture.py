@@ -96,5 +96,8 @@ def test_record(tmp_path: Path) -> None:
 
 def test_stored_record() -> None:
     record = Record.load(report.RECORD)
-    assert {name.partition(".")[0] for name in record.results} == set(SUITES)
-    assert sum(result is Result.PASSED for result in record.results.values()) == 185
+    of_suites = {
+        name: result for name, result in record.results.items() if name.partition(".")[0] in SUITES
+    }
+    assert {name.partition(".")[0] for name in of_suites} == set(SUITES)
+    assert sum(result is Result.PASSED for result in of_suites.values()) == 185
