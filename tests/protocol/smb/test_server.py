@@ -144,6 +144,30 @@ def test_frames_may_be_longer_after_the_logon() -> None:
     run(test)
 
 
+def test_short_responses_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    write = ClientProtocol._write
+
+    def count_and_write(protocol: ClientProtocol) -> None:
+        written.append(len(protocol._unwritten))
+        write(protocol)
+
+    monkeypatch.setattr(ClientProtocol, "_write", count_and_write)
+
+    async def test(fixture: ServerFixture) -> None:
+        client = await fixture.log_on()
+        await client.ask(Command.ECHO, ECHO, credits=200)
+        written.clear()
+        messages = [client.message(Command.ECHO, ECHO) for _ in range(100)]
+        client.writer.write(b"".join(frame_prefix(len(one)) + one for one in messages))
+        for _ in messages:
+            ((answer,),) = await client.settle()
+            assert answer.body == ECHO
+        assert sum(map(bool, written)) <= 50
+
+    run(test)
+
+
 def test_many_frames_at_once_are_all_answered() -> None:
     async def test(fixture: ServerFixture) -> None:
         client = await fixture.log_on()

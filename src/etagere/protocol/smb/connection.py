@@ -163,6 +163,11 @@ class Connection:
         """Whether nothing is open and no request is in progress."""
         return not self._frames and not any(one.opens for one in self.sessions.values())
 
+    @property
+    def is_executing(self) -> bool:
+        """Whether requests are in progress, besides those that the client knows to be pending."""
+        return len(self._requests) > len(self._pending)
+
     async def passwords_of(self, user: str) -> tuple[str, ...]:
         return await self._passwords.of(user, self._client_host)
 

@@ -41,6 +41,8 @@ _SWEEP_SECONDS: Final = 1.0
 _TURN_FRAMES_MAX: Final = 16
 """The most frames of a client that are taken in one iteration of the event loop."""
 _CHECKED_TOGETHER_MAX: Final = 64
+_WRITTEN_TOGETHER_MAX: Final = 16 * 1024
+"""The length of responses that are written to a socket together."""
 _ABORT_SECONDS: Final = 1.0
 # Dead clients must not keep files open: their handles exclude others.
 _KEEPALIVE_IDLE_SECONDS: Final = 60
@@ -178,6 +180,10 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._began = self._last_input = self._loop.time()
         self._blocked_at: float | None = None
         """Since when the client has left too many responses unread."""
+        self._unwritten: list[Buffer] = []
+        """Short responses that are written to the socket together, which takes as long as to
+        execute a request: at the latest in the next iteration of the event loop."""
+        self._unwritten_bytes = 0
         self._unsent_bytes = 0
         """Responses that the client has not read, as they are counted."""
         self._read_at = self._began
@@ -322,12 +328,30 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def send(self, buffers: Sequence[Buffer]) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            prefix = frame_prefix(sum(map(len, buffers)))
-            if len(buffers) == 1:
-                self._transport.write(prefix + buffers[0])
-            else:
-                self._transport.writelines([prefix, *buffers])
-            self._count_unsent()
+            length = sum(map(len, buffers))
+            self._unwritten += (frame_prefix(length), *buffers)
+            self._unwritten_bytes += length
+            connection = self._connection
+            if (
+                connection is None
+                or not connection.is_executing
+                or self._unwritten_bytes > _WRITTEN_TOGETHER_MAX
+            ):
+                self._write()
+            elif len(self._unwritten) == len(buffers) + 1:
+                self._loop.call_soon(self._write)
+
+    def _write(self) -> None:
+        """Writes the responses that were collected to the socket."""
+        unwritten, self._unwritten = self._unwritten, []
+        count, self._unwritten_bytes = self._unwritten_bytes, 0
+        if not unwritten or self._transport is None or self._transport.is_closing():
+            return
+        if count <= _WRITTEN_TOGETHER_MAX:
+            self._transport.write(b"".join(unwritten))
+        else:
+            self._transport.writelines(unwritten)
+        self._count_unsent()
 
     def resume(self) -> None:
         if self._is_paused and not self._is_scheduled:
@@ -336,6 +360,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         if self._transport is not None:
+            self._write()
             self._transport.abort()
 
     def on_authenticated(self) -> None:
@@ -391,6 +416,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         if self._connection is not None:
             await self._connection.finish()
         if self._transport is not None:
+            self._write()
             self._transport.close()
 
 
