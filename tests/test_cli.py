@@ -136,7 +136,7 @@ def test_help_explains_commands_and_flags(arguments: tuple[str, ...]) -> None:
     _, _, options = rest.partition("\noptions:\n")
     for flag in re.findall(r"--[a-z0-9-]+", usage):
         (explained,) = re.findall(
-            rf"^  (?:-h, )?{flag}\b.*(?:\n {{5,}}.*)*", options, re.MULTILINE
+            rf"^  (?:-h, )?{flag}(?![a-z0-9-]).*(?:\n {{5,}}.*)*", options, re.MULTILINE
         ) or [""]
         assert len(explained.split()) > 3 or flag.startswith("--no-"), flag
 
