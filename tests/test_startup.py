@@ -510,8 +510,12 @@ def test_a_child_that_cannot_start_ends_the_server(tmp_path: Path, name: str, ch
 
 def opened(pid: int) -> list[Path]:
     """Returns the files that a process has open."""
-    descriptors = Path(f"/proc/{pid}/fd")
-    return [descriptor.resolve() for descriptor in descriptors.iterdir()]
+    files = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        # It may be closed while this reads.
+        with contextlib.suppress(FileNotFoundError):
+            files.append(descriptor.resolve())
+    return files
 
 
 def lives(pid: int) -> bool:
