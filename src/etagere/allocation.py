@@ -76,7 +76,7 @@ class MemoryTrimmer:
         before, self._unused_bytes = self._unused_bytes, self._library.mallinfo2().fordblks
         if min(before, self._unused_bytes) <= _UNUSED_BYTES_MAX or not self._has_grown():
             return
-        # Only what is young: all open handles of SMB clients would take a quarter of a second.
+        # Only young objects: examining all open handles of SMB clients would stall the event loop.
         gc.collect(1)
         self._library.malloc_trim(_KEPT[_TOP_PAD])
         self._trimmed = self._library.mallinfo2().fordblks, _resident_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -94,6 +95,47 @@ def test_keys_that_cannot_be_read(error: Exception, monkeypatch: pytest.MonkeyPa
         assert asked == [ACCOUNT] * 3
         answer = await client.ask(Command.LOGOFF, ECHO)
         assert answer.status == NtStatus.USER_SESSION_DELETED
+
+    run(test)
+
+
+def test_a_connection_that_cannot_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_SWEEP_SECONDS", 0.01)
+
+    async def test(fixture: ServerFixture) -> None:
+        async def connected(count: int) -> None:
+            async with asyncio.timeout(10):
+                while len(fixture.server.connections) != count:
+                    await asyncio.sleep(0.01)
+
+        def fail(_protocol: ClientProtocol, _now: float) -> None:
+            raise RuntimeError("test")
+
+        for _ in range(2):
+            await fixture.connect()
+            await connected(1)
+            with monkeypatch.context() as patched:
+                patched.setattr(ClientProtocol, "expire", fail)
+                # It is closed, and those that come later are checked as well.
+                await connected(0)
+
+    run(test)
+
+
+def test_a_stopped_process_does_not_make_clients_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_SWEEP_SECONDS", 0.05)
+
+    async def test(fixture: ServerFixture) -> None:
+        client = await fixture.connect()
+        await client.negotiate([0x311])
+        loop_time = asyncio.get_running_loop().time
+        before = fixture.server.time()
+        began = loop_time()
+        time.sleep(1.0)  # as if it had been stopped
+        await asyncio.sleep(0.2)
+        elapsed = loop_time() - began
+        assert elapsed > 1.0
+        assert fixture.server.time() - before < elapsed - 0.8
 
     run(test)
 

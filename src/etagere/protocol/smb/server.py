@@ -84,6 +84,8 @@ class SmbServer:
             share or single_front_end(),
         )
         self._sweeper: asyncio.Task[None] | None = None
+        self._stopped_seconds = 0.0
+        """How long the process was stopped, or its machine suspended."""
 
     def start(self) -> None:
         self._listener.start()
@@ -108,13 +110,13 @@ class SmbServer:
 
     async def _sweep(self) -> None:
         """Closes connections whose clients are too slow."""
-        loop = asyncio.get_running_loop()
+        last = self.time()
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            for checked, protocol in enumerate(list(self.connections), 1):
-                if not checked % _CHECKED_TOGETHER_MAX:
-                    await asyncio.sleep(0)
-                protocol.expire(loop.time())
+            # If it took much longer, this process was stopped, which is not the clients' fault.
+            self._stopped_seconds += max(self.time() - last - 2 * _SWEEP_SECONDS, 0)
+            last = self.time()
+            await self._expire(last)
             try:
                 await self._end_revoked_sessions()
             except Fault as fault:
@@ -122,6 +124,21 @@ class SmbServer:
             except Exception:
                 # Connections must be closed in time nevertheless.
                 logger.exception("could not check the keys of SMB clients")
+
+    def time(self) -> float:
+        """Returns the time by which clients are late, in seconds."""
+        return asyncio.get_running_loop().time() - self._stopped_seconds
+
+    async def _expire(self, now: float) -> None:
+        for checked, protocol in enumerate(list(self.connections), 1):
+            if not checked % _CHECKED_TOGETHER_MAX:
+                await asyncio.sleep(0)
+            try:
+                protocol.expire(now)
+            except Exception:
+                # The other connections still have to be checked.
+                logger.exception("could not check a connection of an SMB client; aborting it")
+                protocol.abort()
 
     async def _end_revoked_sessions(self) -> None:
         """Ends the sessions of accounts that were removed, or whose key was replaced since: SMB
@@ -177,7 +194,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
         self._reader = FrameReader(PREAUTH_FRAME_BYTES_MAX)
-        self._began = self._last_input = self._loop.time()
+        self._began = self._last_input = self._server.time()
         self._blocked_at: float | None = None
         """Since when the client has left too many responses unread."""
         self._unwritten: list[Buffer] = []
@@ -219,7 +236,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         return self._reader.buffer()
 
     def buffer_updated(self, count: int) -> None:
-        self._last_input = self._loop.time()
+        self._last_input = self._server.time()
         if not self._reader.is_within_frame:
             self._frame_began = self._last_input
         self._reader.advance(count)
@@ -243,7 +260,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._server.connections.discard(self)
 
     def pause_writing(self) -> None:
-        self._blocked_at = self._loop.time()
+        self._blocked_at = self._server.time()
 
     def resume_writing(self) -> None:
         self._blocked_at = None
@@ -273,7 +290,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             return
         unsent = self._transport.get_write_buffer_size()
         if unsent < self._unsent_bytes or not unsent:
-            self._read_at = self._loop.time()
+            self._read_at = self._server.time()
         if unsent != self._unsent_bytes:
             self._server.memory.add(unsent - self._unsent_bytes)
             self._unsent_bytes = unsent
@@ -304,7 +321,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 if frame is None:
                     self._unpause()
                     return
-                self._frame_began = self._loop.time()
+                self._frame_began = self._server.time()
                 connection.receive(frame)
         except Disconnect as reason:
             logger.info("closed the connection of SMB client %s: %s", connection.client, reason)
