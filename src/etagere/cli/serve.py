@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     def announce(ports: Mapping[str, int]) -> None:
         rest = {service: port for service, port in ports.items() if service != "smb"}
         smb_port = ports.get("smb")
-        print(_introduction(settings, rest, smb_port, supervisor), file=sys.stderr, flush=True)
+        print(_startup_message(settings, rest, smb_port, supervisor), file=sys.stderr, flush=True)
         listed = [f"{service}={endpoint(settings, port)}" for service, port in rest.items()]
         if smb_port is not None:
             listed.append(f"smb={smb_endpoint(settings, smb_port)}")
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"the server cannot run: {error}") from error
 
 
-def _introduction(
+def _startup_message(
     settings: Settings, ports: Mapping[str, int], smb_port: int | None, pid: int
 ) -> str:
     """Returns the lines that tell the user how to connect to the server. The only key that they may
@@ -105,14 +105,14 @@ def _introduction(
     rows = [
         *((service, f"{endpoint(settings, port)}/{name}") for service, port in ports.items()),
         *zip(("connect", ""), connect, strict=False),
-        *zip(("smb", "", "", ""), _mounting(settings, smb_port, name), strict=False),
+        *zip(("smb", "", "", ""), _mount_commands(settings, smb_port, name), strict=False),
         ("data", kept if settings.memory else settings.data.absolute()),
         ("stop", f"^C, or kill {pid}"),
     ]
     return "\n".join(f"  {title:<8} {text}" for title, text in rows)
 
 
-def _mounting(settings: Settings, port: int | None, account: str) -> list[str]:
+def _mount_commands(settings: Settings, port: int | None, account: str) -> list[str]:
     """Returns how to mount a share over SMB."""
     if port is None:
         return ["off"]

@@ -126,12 +126,12 @@ class RestAdmission:
         if self._gathered:
             try:
                 for claim in claims:
-                    await self._flush(claim)
+                    await self._store_gathered(claim)
             except BaseException:
                 self.release(claims)
                 raise
 
-    async def _flush(self, claim: RestClaim) -> None:
+    async def _store_gathered(self, claim: RestClaim) -> None:
         """Stores the gathered writes that an operation has to see."""
         if claim.access is RestAccess.LIST:
             await self._gathered.flush_in(claim.located.entry_id)
@@ -193,7 +193,7 @@ class RestAdmission:
 
     def _is_reserved(self, claim: RestClaim) -> bool:
         """Returns whether a handle that is about to be registered may be in the way."""
-        if _name(claim.located) in self._reserved:
+        if _name_key(claim.located) in self._reserved:
             return True
         entry_id = claim.located.entry_id
         return claim.changes_directory and any(
@@ -225,14 +225,14 @@ class RestAdmission:
                 key = located.entry_id
                 if access in _HOLDS_WRITERS:
                     self._gathered.end_hold(key)
-            self._end(key, access)
+            self._end_access(key, access)
             if claim.changes_directory:
                 self._changing_directories[key] -= 1
                 if not self._changing_directories[key]:
                     del self._changing_directories[key]
         self._changes.notify()
 
-    def _end(self, key: int, access: RestAccess) -> None:
+    def _end_access(self, key: int, access: RestAccess) -> None:
         in_progress = self._in_progress[key]
         in_progress.remove(access)
         if not in_progress:
@@ -275,7 +275,7 @@ class RestAdmission:
         """Returns whether an operation in progress changes the directories above an entry, or an
         SMB client is just creating it."""
         changing = self._changing_directories
-        return _name(located) in self._reserved or (
+        return _name_key(located) in self._reserved or (
             bool(changing) and any(one in changing for one in located.directory_ids)
         )
 
@@ -284,12 +284,12 @@ class RestAdmission:
         the name wait, and nothing above it is moved. The caller has made sure that nothing delays
         it."""
         directory_ids = located.directory_ids
-        self._reserved[_name(located)] = directory_ids
+        self._reserved[_name_key(located)] = directory_ids
         self._in_progress.setdefault(directory_ids[-1], []).append(RestAccess.CREATE)
 
     def unreserve(self, located: LocatedEntry) -> None:
-        del self._reserved[_name(located)]
-        self._end(located.directory_ids[-1], RestAccess.CREATE)
+        del self._reserved[_name_key(located)]
+        self._end_access(located.directory_ids[-1], RestAccess.CREATE)
         self._changes.notify()
 
     def announce(self, pending: PendingOpen) -> None:
@@ -315,7 +315,7 @@ class RestAdmission:
         return RestAccess.CREATE in self._in_progress.get(directory_id, ())
 
 
-def _name(located: LocatedEntry) -> _Name:
+def _name_key(located: LocatedEntry) -> _Name:
     names = located.names
     return located.directory_ids[-1], fold_name(names[-1]) if names else ""
 

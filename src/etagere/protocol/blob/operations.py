@@ -46,7 +46,7 @@ from etagere.protocol.blob.handlers import (
     tags,
     tiers,
 )
-from etagere.protocol.rest import leases, service_operations
+from etagere.protocol.rest import leases, operations, service_operations
 from etagere.protocol.rest.conditions import refuse_conditions, refuse_tag_conditions
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import (
@@ -54,7 +54,6 @@ from etagere.protocol.rest.operations import (
     Route,
     index_routes,
     is_change,
-    no_route,
     restypes_of,
 )
 from etagere.rules.names import check_container_write
@@ -360,14 +359,8 @@ def find_operation(exchange: Exchange) -> BlobOperation | None:
 
 def refuse_unrouted(exchange: Exchange) -> Refused:
     """Returns the refusal of a request for which there is no operation."""
-    level, request = _level(exchange), exchange.request
-    return no_route(
-        request.method,
-        request.parameters.get("comp", ""),
-        request.parameters.get("restype", "").lower(),
-        restypes=_RESTYPES[level],
-        service=level is SERVICE,
-    )
+    level = _level(exchange)
+    return operations.refuse_unrouted(exchange, _RESTYPES[level], service=level is SERVICE)
 
 
 def _level(exchange: Exchange) -> Level:

@@ -38,13 +38,12 @@ from etagere.protocol.file.handlers import (
     service,
     shares,
 )
-from etagere.protocol.rest import service_operations
+from etagere.protocol.rest import operations, service_operations
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import (
     Operation,
     Route,
     index_routes,
-    no_route,
     restypes_of,
 )
 
@@ -291,14 +290,8 @@ def find_operation(exchange: Exchange) -> FileOperation | None:
 
 def refuse_unrouted(exchange: Exchange) -> Refused:
     """Returns the refusal of a request for which there is no operation."""
-    level, request = _level(exchange), exchange.request
-    return no_route(
-        request.method,
-        request.parameters.get("comp", ""),
-        request.parameters.get("restype", "").lower(),
-        restypes=_RESTYPES[level],
-        service=level is SERVICE,
-    )
+    level = _level(exchange)
+    return operations.refuse_unrouted(exchange, _RESTYPES[level], service=level is SERVICE)
 
 
 def _level(exchange: Exchange) -> Level:

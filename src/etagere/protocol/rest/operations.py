@@ -16,6 +16,7 @@ from etagere.auth.permissions import Permission
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.protocol.http.messages import Response
+from etagere.protocol.rest.exchange import Exchange
 
 Handler = Callable[..., Awaitable[Response]]
 """Called with the exchange, the parsed address and the dependencies."""
@@ -99,6 +100,18 @@ def no_route(
     if comp or service:
         return _bad_parameter("comp", comp)
     return Refused(Refusal("UnsupportedHttpVerb", {"Method": method}))
+
+
+def refuse_unrouted(exchange: Exchange, restypes: Container[str], *, service: bool) -> Refused:
+    """Returns the refusal of a request for which there is no operation; as `no_route`."""
+    request = exchange.request
+    return no_route(
+        request.method,
+        request.parameters.get("comp", ""),
+        request.parameters.get("restype", "").lower(),
+        restypes=restypes,
+        service=service,
+    )
 
 
 def _bad_parameter(name: str, value: str) -> Refused:
