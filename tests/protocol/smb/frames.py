@@ -25,12 +25,12 @@ from etagere.protocol.smb.exchanges import ServerRequest
 from etagere.protocol.smb.framing import frame_prefix
 from etagere.protocol.smb.header import HEADER_BYTES, Command, Flags, Header, parse_header
 from etagere.protocol.smb.keys import INITIAL_PREAUTH_HASH, derive_keys, extend_preauth_hash
+from etagere.protocol.smb.large_frames import LargeFrameQueue
 from etagere.protocol.smb.logons import LogonDelays, Passwords
 from etagere.protocol.smb.requests import Reply
 from etagere.protocol.smb.services import SmbServices
 from etagere.protocol.smb.sessions import SessionTable
 from etagere.protocol.smb.signing import Signer, SigningAlgorithm, signer
-from etagere.protocol.smb.turns import LargeFrameTurns
 from etagere.settings import Settings
 from tests.server import ACCOUNT, KEY
 
@@ -77,7 +77,7 @@ class SmbFixture:
         self.sessions = SessionTable()
         self.memory = MemoryBudget()
         self.delays = LogonDelays()
-        self.turns = LargeFrameTurns()
+        self.large_frames = LargeFrameQueue()
         self.settings = settings or Settings()
         self.services = SmbServices(
             self.engine,
@@ -116,7 +116,7 @@ class FrameClient:
             passwords=Passwords(server.engine, server.settings),
             logon_delays=server.delays,
             memory=server.memory,
-            turns=server.turns,
+            large_frames=server.large_frames,
         )
         self.frames: list[bytes] = []
         self.is_aborted = False

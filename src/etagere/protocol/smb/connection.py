@@ -37,6 +37,7 @@ from etagere.protocol.smb.exchanges import (
 )
 from etagere.protocol.smb.header import NO_MESSAGE_ID, Command, Flags, Header
 from etagere.protocol.smb.keys import INITIAL_PREAUTH_HASH, extend_preauth_hash
+from etagere.protocol.smb.large_frames import LARGE_FRAME_BYTES_MIN, LargeFrameQueue
 from etagere.protocol.smb.limits import (
     FRAME_COST_MAX,
     IO_BYTES_MAX,
@@ -63,7 +64,6 @@ from etagere.protocol.smb.sessions import SessionTable, end_session
 from etagere.protocol.smb.spnego import OFFER
 from etagere.protocol.smb.state import Negotiated, Session
 from etagere.protocol.smb.status import Disconnect, SmbError
-from etagere.protocol.smb.turns import LARGE_FRAME_BYTES_MIN, LargeFrameTurns
 from etagere.rules.accounts import is_loopback
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Connection:
         passwords: Passwords,
         logon_delays: LogonDelays,
         memory: MemoryBudget,
-        turns: LargeFrameTurns,
+        large_frames: LargeFrameQueue,
     ) -> None:
         """`client` is the address of the client, and its port."""
         self.server = server
@@ -121,7 +121,7 @@ class Connection:
         self._passwords = passwords
         self._logon_delays = logon_delays
         self._memory = memory
-        self._turns = turns
+        self._large_frames = large_frames
         self._client_host = client.rpartition(":")[0].strip("[]")
         self._is_local = is_loopback(self._client_host)
         self._window = SequenceWindow()
@@ -297,7 +297,7 @@ class Connection:
         if frame.cost < LARGE_FRAME_BYTES_MIN:
             self._run(frame)
         else:
-            self._turns.add(partial(self._run, frame))
+            self._large_frames.add(partial(self._run, frame))
 
     def _run(self, frame: Frame) -> None:
         if self._is_closing:

@@ -17,6 +17,7 @@ from etagere.protocol.http.sharing import FrontEndShare, single_front_end
 from etagere.protocol.smb.buffers import Buffer
 from etagere.protocol.smb.connection import Connection
 from etagere.protocol.smb.framing import FrameReader, frame_prefix
+from etagere.protocol.smb.large_frames import LargeFrameQueue
 from etagere.protocol.smb.limits import (
     ACKNOWLEDGEMENT_SECONDS_MAX,
     FRAME_BYTES_MAX,
@@ -33,7 +34,6 @@ from etagere.protocol.smb.logons import LogonDelays, Passwords
 from etagere.protocol.smb.services import SmbServices
 from etagere.protocol.smb.sessions import SessionTable, end_session
 from etagere.protocol.smb.status import Disconnect
-from etagere.protocol.smb.turns import LargeFrameTurns
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class SmbServer:
         self.session_table = SessionTable()
         self.passwords = Passwords(services.engine, services.settings)
         self.logon_delays = LogonDelays()
-        self.turns = LargeFrameTurns()
+        self.large_frames = LargeFrameQueue()
         self.connections: set[ClientProtocol] = set()
         self.preauth_bytes = 0
         """Long frames of clients that are not authenticated, which are arriving."""
@@ -227,7 +227,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             passwords=server.passwords,
             logon_delays=server.logon_delays,
             memory=server.memory,
-            turns=server.turns,
+            large_frames=server.large_frames,
         )
         server.connections.add(self)
         self._place.evict = self.abort
