@@ -587,7 +587,7 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def nt_status(self) -> int | None:
-        """The NTSTATUS of the refusal; None: SMB clients are not refused like this."""
+        """The NTSTATUS of the refusal; None: there is no equivalent in SMB."""
         return self.error.nt_status if self.nt_status_override is None else self.nt_status_override
 
     @property

@@ -82,7 +82,7 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
             guid=os.urandom(_GUID_BYTES),
             name=_netbios_name(socket.gethostname()),
         )
-    # The last: without it, other processes would read files as the ledger has them.
+    # Closed last: without it, other processes would miss the gathered writes.
     closing.append(("end operations of other processes", others.close))
     return Assembly((service,), jobs, closing, smb)
 

@@ -210,11 +210,11 @@ class CreateFile(Command, frozen=True):
 
 
 class OverwriteFile(Command, frozen=True):
-    """Truncate a file to nothing and set its attributes; its metadata and headers stay."""
+    """Truncate a file to zero length and set its attributes; its metadata and headers stay."""
 
     path: EntryPath
     attributes: int
-    """A file that is hidden or a system file is overwritten only if these say so, too."""
+    """A hidden or system file is overwritten only if these include the same attribute."""
     supersedes: bool = False
     """Whether it gets a new creation time as well."""
 
@@ -350,7 +350,7 @@ class ListEntries(Command, frozen=True):
     """The IDs of entries that are not listed, because they are deleted as soon as the last handle
     on them is closed."""
     directory_id: int | None = None
-    """The ID of the directory, if the client has it open: its path may change any time."""
+    """The ID of the directory, if the client has it open: its path may change at any time."""
 
 
 class OpenFile(Command, frozen=True):

@@ -114,7 +114,7 @@ async def session_setup(request: ServerRequest) -> Reply:
     try:
         step = await session.acceptor.accept(setup.token, connection.passwords_of)
     except (LogonFailed, SmbError) as error:
-        # The text is one of this server's.
+        # The text contains nothing that the client sent.
         logger.info("refused a logon of SMB client %s: %s", connection.client, error)
         await _end_failed(connection, session, began)
         if isinstance(error, SmbError):
