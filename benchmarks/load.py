@@ -21,7 +21,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from benchmarks.services import Service
-from etagere.settings import DEVELOPMENT_ACCOUNT
+from etagere.settings.values import DEVELOPMENT_ACCOUNT
 
 ACCOUNT = DEVELOPMENT_ACCOUNT.name
 _SAS_VERSION = "2021-12-02"

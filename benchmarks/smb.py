@@ -19,7 +19,7 @@ from benchmarks.figures import Figure, Group, Round, Settings
 from benchmarks.load import ACCOUNT, development_sas
 from benchmarks.services import FILE, Service, ask, etagere
 from etagere.config import MIB
-from etagere.settings import DEVELOPMENT_ACCOUNT
+from etagere.settings.values import DEVELOPMENT_ACCOUNT
 from smbtorture import samba
 from smbtorture.servers import SmbServer
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from etagere.config import Config
-from etagere.settings import SETTINGS, load, shown
+from etagere.settings import SETTINGS
+from etagere.settings.loading import load, shown
 from tests.server import development_port
 
 ROOT = Path(__file__).parents[1]

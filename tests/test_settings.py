@@ -12,19 +12,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from etagere.settings import (
+from etagere.settings import SETTINGS, Setting, Settings
+from etagere.settings.loading import BadSetting, add_arguments, load, unknown_variables
+from etagere.settings.values import (
     DEVELOPMENT_ACCOUNT,
-    SETTINGS,
-    BadSetting,
     ConfiguredAccount,
     CopySource,
-    Setting,
-    Settings,
-    add_arguments,
     decode_key,
-    load,
     parse_account,
-    unknown_variables,
 )
 
 KEY = base64.b64encode(b"a secret of the account").decode()

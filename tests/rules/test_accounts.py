@@ -17,7 +17,8 @@ from etagere.rules.accounts import (
     check_key_number,
     is_loopback,
 )
-from etagere.settings import Settings, parse_account
+from etagere.settings import Settings
+from etagere.settings.values import parse_account
 
 INVALID = "InvalidResourceName"
 RANGE = "OutOfRangeInput"

@@ -6,7 +6,8 @@ import argparse
 import os
 import sys
 
-from etagere.settings import BadSetting, Settings, load, unknown_variables
+from etagere.settings import Settings
+from etagere.settings.loading import BadSetting, load, unknown_variables
 
 CLEAN, FINDINGS, FAILED = 0, 1, 2
 """Exit statuses: success; the command found problems; the command could not run."""

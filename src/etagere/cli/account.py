@@ -47,8 +47,8 @@ from etagere.model.accounts import (
 from etagere.operations.accounts import add_account, list_accounts, remove_account, rotate_key
 from etagere.rules.accounts import KEY_NUMBERS, check_account_name
 from etagere.rules.dates import format_instant
-from etagere.settings import ACCOUNT_NAME_LENGTH_MAX, ACCOUNT_NAME_LENGTH_MIN, decode_key
-from etagere.settings import add_arguments as add_settings
+from etagere.settings.loading import add_arguments as add_settings
+from etagere.settings.values import ACCOUNT_NAME_LENGTH_MAX, ACCOUNT_NAME_LENGTH_MIN, decode_key
 
 NAME = "account"
 SUMMARY = "add, list and remove accounts, and rotate their keys"

@@ -22,7 +22,7 @@ from etagere.config import Config
 from etagere.engine.ledger import NotALedger, SchemaTooNew
 from etagere.operations.index_audits import INDEXES
 from etagere.operations.tree_audits import TREE_AUDITS
-from etagere.settings import add_arguments as add_settings
+from etagere.settings.loading import add_arguments as add_settings
 
 NAME = "check"
 SUMMARY = "verify a data directory"

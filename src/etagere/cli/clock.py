@@ -23,7 +23,7 @@ from etagere.engine.records import ENCODE
 from etagere.engine.timeline import Timeline
 from etagere.operations.clock_reset import ResetClock, TimesReset, reset_clock
 from etagere.rules.dates import format_instant
-from etagere.settings import add_arguments as add_settings
+from etagere.settings.loading import add_arguments as add_settings
 
 NAME = "clock"
 SUMMARY = "show or correct the times in a data directory"

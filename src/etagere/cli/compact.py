@@ -11,7 +11,7 @@ from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.cli import CLEAN, CommandError, settings_of
 from etagere.config import Config
 from etagere.engine import ledger
-from etagere.settings import add_arguments as add_settings
+from etagere.settings.loading import add_arguments as add_settings
 
 NAME = "compact"
 SUMMARY = "rewrite the ledger without its free pages"

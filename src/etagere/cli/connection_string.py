@@ -11,8 +11,9 @@ from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.cli import CLEAN, CommandError, notify, settings_of
 from etagere.cli.account import open_store, require_name
 from etagere.operations.accounts import get_account
-from etagere.settings import DEVELOPMENT_ACCOUNT, Settings
-from etagere.settings import add_arguments as add_settings
+from etagere.settings import Settings
+from etagere.settings.loading import add_arguments as add_settings
+from etagere.settings.values import DEVELOPMENT_ACCOUNT
 
 NAME = "connection-string"
 SUMMARY = "print the connection string of an account"

@@ -23,7 +23,7 @@ from etagere.cli import (
     status,
     version,
 )
-from etagere.settings import did_you_mean
+from etagere.settings.loading import did_you_mean
 
 _DESCRIPTION = "Étagère: an Azure Storage server for your own machine."
 _EPILOG = """\

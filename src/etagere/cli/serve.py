@@ -19,8 +19,9 @@ from etagere.cli.connection_string import (
     smb_endpoint,
 )
 from etagere.protocol import access_log
-from etagere.settings import DEVELOPMENT_ACCOUNT, Settings
-from etagere.settings import add_arguments as add_settings
+from etagere.settings import Settings
+from etagere.settings.loading import add_arguments as add_settings
+from etagere.settings.values import DEVELOPMENT_ACCOUNT
 
 NAME = "serve"
 SUMMARY = "run the server"

@@ -21,7 +21,7 @@ from etagere.engine import ledger, reserve, timeline
 from etagere.jobs.health import FrontEndHealth, ask, server_status
 from etagere.jobs.supervision import JobHealth
 from etagere.processes import ChildStatus, SupervisorStatus
-from etagere.settings import add_arguments as add_settings
+from etagere.settings.loading import add_arguments as add_settings
 
 NAME = "status"
 SUMMARY = "show the health of a running server"

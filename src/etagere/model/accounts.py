@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from etagere.model.base import Command, Part, Record
-from etagere.settings import DEVELOPMENT_ACCOUNT, KEY_BYTES_MAX
+from etagere.settings.values import DEVELOPMENT_ACCOUNT, KEY_BYTES_MAX
 
 
 def new_key() -> bytes:

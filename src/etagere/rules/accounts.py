@@ -9,12 +9,12 @@ from typing import Final
 
 from etagere.errors import Refusal
 from etagere.model.accounts import BUILT_IN, Account
-from etagere.settings import (
+from etagere.settings import Settings
+from etagere.settings.values import (
     ACCOUNT_NAME,
     ACCOUNT_NAME_LENGTH_MAX,
     ACCOUNT_NAME_LENGTH_MIN,
     KEY_BYTES_MAX,
-    Settings,
 )
 
 KEY_NUMBERS = (1, 2)

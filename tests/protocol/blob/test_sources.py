@@ -30,7 +30,7 @@ from etagere.protocol.rest.refusals import UnreadSource, unread_source
 from etagere.protocol.sources import fetching
 from etagere.protocol.sources.addresses import SourceAddress, is_allowed, parse, service_here
 from etagere.protocol.sources.fetching import Fetcher
-from etagere.settings import CopySource, parse_copy_source
+from etagere.settings.values import CopySource, parse_copy_source
 from tests.engine.conftest import start
 from tests.operations.blob.fixture import BOX, BlobFixture, blob_property_test, blob_test, latest
 from tests.operations.fixture import code_of

@@ -26,7 +26,8 @@ from etagere.protocol.smb import limits, logons, sessions, trees
 from etagere.protocol.smb.header import Command, Flags
 from etagere.protocol.smb.logons import LogonDelays
 from etagere.protocol.smb.signing import SigningAlgorithm
-from etagere.settings import ConfiguredAccount, Settings, decode_key
+from etagere.settings import Settings
+from etagere.settings.values import ConfiguredAccount, decode_key
 from tests.protocol.smb.frames import (
     ECHO,
     REMOTE,

@@ -20,7 +20,8 @@ from etagere.model.service import SignedIdentifier
 from etagere.operations.accounts import get_account
 from etagere.protocol.rest.exchange import Exchange
 from etagere.rules.accounts import check_account_name, check_built_in_access
-from etagere.settings import KEY_BYTES_MAX, Settings
+from etagere.settings import Settings
+from etagere.settings.values import KEY_BYTES_MAX
 
 _NANOSECONDS_PER_TICK = 100
 

@@ -26,7 +26,8 @@ from etagere.protocol.smb.limits import (
 from etagere.protocol.smb.state import Negotiated
 from etagere.protocol.smb.status import SmbError, status_of
 from etagere.rules.accounts import KEY_NUMBERS, check_built_in_access
-from etagere.settings import KEY_BYTES_MAX, Settings
+from etagere.settings import Settings
+from etagere.settings.values import KEY_BYTES_MAX
 
 _DOUBLINGS_MAX: Final = 32
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from etagere.auth.request import SECONDARY
-from etagere.settings import CopySource
+from etagere.settings.values import CopySource
 
 ADDRESS_CHARACTERS_MAX: Final = 32 << 10
 """Enough for the longest path of a file, percent-encoded (18 KiB), and a token."""

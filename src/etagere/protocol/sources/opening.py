@@ -50,7 +50,7 @@ from etagere.rules import conditions as condition_rules
 from etagere.rules import copies as copy_rules
 from etagere.rules import file_copies as file_copy_rules
 from etagere.rules import tags as tag_rules
-from etagere.settings import CopySource
+from etagere.settings.values import CopySource
 
 if TYPE_CHECKING:
     from etagere.protocol.sources.fetching import Fetcher

@@ -1,0 +1,155 @@
+"""The settings of a server.
+
+A flag takes precedence over an environment variable, a variable over the TOML file, and the file
+over the default. Each setting is one field of `Settings`, which describes it completely: flags,
+variables, keys of the file and the help are generated from these fields, and a test compares the
+documentation with them.
+
+Account keys are settings too. No error and no `repr` shows a key, or anything that may be one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from etagere.settings.kinds import (
+    AccountNames,
+    Accounts,
+    Choice,
+    CopySources,
+    Kind,
+    PathName,
+    Switch,
+    Text,
+    Whole,
+)
+from etagere.settings.values import PORT_MAX, ConfiguredAccount, CopySource
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+VARIABLE_PREFIX = "ETAGERE_"
+_WORKERS_MAX = 256
+DEFAULT_WORKERS_MAX: Final = 4
+_SECONDS_MAX = 7 * 24 * 3600
+
+_ADDRESS = Text("ADDRESS")
+_PORT = Whole("PORT", 0, PORT_MAX)
+_SECONDS = Whole("SECONDS", 0, _SECONDS_MAX)
+_SWITCH = Switch()
+_DIRECTORY = PathName("DIR")
+_FILE = PathName("FILE")
+_DATA_DEFAULT = Path("etagere-data")
+
+
+# The settings
+
+
+def _setting(kind: Kind[T], default: D, help_text: str, *, flag: str = "") -> T | D:
+    """Declares a field of `Settings` with its metadata. (The linter mistakes some for mutable
+    defaults.)"""
+    known = {"kind": kind, "help": help_text, "flag": flag}
+    made: T | D = field(default=default, metadata=known)
+    return made
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings. The annotations are the types of the values; `kind` is their syntax."""
+
+    host: str = _setting(_ADDRESS, "127.0.0.1", "the address to listen on")
+    blob_port: int = _setting(
+        _PORT, 10_000, "the port of Blob; for any service, 0 selects a free port"
+    )
+    queue_port: int = _setting(_PORT, 10_001, "the port of Queue")
+    table_port: int = _setting(_PORT, 10_002, "the port of Table")
+    file_port: int = _setting(_PORT, 10_003, "the port of File")
+    smb_port: int = _setting(_PORT, 10_445, "the port of SMB; clients prefer 445")
+    smb: bool = _setting(_SWITCH, True, "serve the shares of File over SMB")
+    smb_encryption: str = _setting(
+        Choice("auto", "required", "off"),
+        "auto",
+        "whether SMB clients must encrypt: `auto` requires it from other machines, `required` from "
+        "all clients, `off` from none",
+    )
+    data: Path = _setting(_DIRECTORY, _DATA_DEFAULT, "the data directory")  # noqa: RUF009
+    memory: bool = _setting(
+        _SWITCH,
+        False,
+        "use a temporary directory instead of `data`, and remove it when the server stops",
+    )
+    workers: int = _setting(
+        Whole("COUNT", 0, _WORKERS_MAX),
+        0,
+        f"the number of front-end processes for Blob, Queue and Table, at most {_WORKERS_MAX}; 0 "
+        f"starts one per core, at most {DEFAULT_WORKERS_MAX}. One more process serves File",
+    )
+    accounts: tuple[ConfiguredAccount, ...] = _setting(
+        Accounts(),
+        (),
+        "an account besides those in the data directory; may be repeated",
+        flag="--account",
+    )
+    premium_file_accounts: frozenset[str] = _setting(
+        AccountNames(),
+        frozenset(),
+        "an account whose new file shares are premium; may be repeated",
+        flag="--premium-file-account",
+    )
+    tls_cert: Path | None = _setting(  # noqa: RUF009
+        _FILE, None, "the certificate chain in PEM; requires `tls_key`"
+    )
+    tls_key: Path | None = _setting(  # noqa: RUF009
+        _FILE, None, "the private key of the certificate in PEM, without a password"
+    )
+    oauth: str = _setting(
+        Choice("off", "development"),
+        "off",
+        "`development` accepts unsigned bearer tokens from this machine (no effect yet)",
+    )
+    development_account_anywhere: bool = _setting(
+        _SWITCH,
+        False,
+        "accept the development account, whose key is public, from other machines and under any "
+        "host name",
+    )
+    rehydrate_standard_seconds: int = _setting(
+        _SECONDS, 10, "the duration of a rehydration from the archive tier"
+    )
+    rehydrate_high_seconds: int = _setting(
+        _SECONDS, 3, "the duration of a rehydration with high priority"
+    )
+    last_access_time_tracking: bool = _setting(
+        _SWITCH, False, "track and return when blobs were last read or written"
+    )
+    copy_sources: tuple[CopySource, ...] = _setting(
+        CopySources(),
+        (),
+        "a server that copies may read from; may be repeated",
+        flag="--copy-source",
+    )
+
+
+class Setting(NamedTuple):
+    """One row of the table of settings."""
+
+    name: str
+    kind: Kind[Any]
+    default: Any
+    help: str
+    flag: str
+
+    @property
+    def variable(self) -> str:
+        return f"{VARIABLE_PREFIX}{self.name.upper()}"
+
+
+def _row(of: dataclasses.Field[Any]) -> Setting:
+    flag = of.metadata["flag"] or f"--{of.name.replace('_', '-')}"
+    return Setting(of.name, of.metadata["kind"], of.default, of.metadata["help"], flag)
+
+
+SETTINGS: Final = tuple(map(_row, dataclasses.fields(Settings)))

@@ -1,0 +1,212 @@
+"""The types of settings: the syntax of a value as a flag, a variable and a key in the file."""
+
+from __future__ import annotations
+
+import argparse
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from etagere.settings.values import (
+    ACCOUNT_NAME_SYNTAX,
+    ConfiguredAccount,
+    CopySource,
+    is_account_name,
+    parse_account,
+    parse_copy_source,
+)
+
+T = TypeVar("T")
+
+_DIGITS_MAX = 9
+_WORDS: Final = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
+
+
+class Wrong(Exception):
+    """A value is invalid. The caller, which knows where the value was set, adds that."""
+
+
+class Kind(ABC, Generic[T]):
+    """The syntax of a value as a flag, as an environment variable and as a key in the file."""
+
+    metavar = "TEXT"
+
+    @abstractmethod
+    def from_text(self, text: str) -> T:
+        """Parses the value of an environment variable."""
+
+    def from_flag(self, given: Any) -> T:
+        """Converts the value that the argument parser returns for the flag."""
+        return self.from_text(given)
+
+    def from_toml(self, value: object, _folder: Path) -> T:
+        """Converts the value of a key in a file in `_folder`."""
+        if not isinstance(value, str):
+            raise Wrong("must be a string")
+        return self.from_text(value)
+
+    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
+        parser.add_argument(flag, metavar=self.metavar, **options)
+
+
+class Text(Kind[str]):
+    def __init__(self, metavar: str) -> None:
+        self.metavar = metavar
+
+    def from_text(self, text: str) -> str:
+        if not text:
+            raise Wrong("must not be empty")
+        return text
+
+
+class Choice(Kind[str]):
+    def __init__(self, *choices: str) -> None:
+        self._choices = choices
+        self.metavar = "|".join(choices)
+
+    def from_text(self, text: str) -> str:
+        if text not in self._choices:
+            raise Wrong(f"{text!r} is not one of {', '.join(self._choices)}")
+        return text
+
+
+class Whole(Kind[int]):
+    def __init__(self, metavar: str, lowest: int, highest: int) -> None:
+        self.metavar = metavar
+        self._lowest = lowest
+        self._highest = highest
+
+    def from_text(self, text: str) -> int:
+        # `int` also accepts blanks, underscores and the digits of any script.
+        if not (text.isascii() and text.isdigit()) or len(text) > _DIGITS_MAX:
+            raise self._wrong(text)
+        return self._within(int(text))
+
+    def from_toml(self, value: object, _folder: Path) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self._wrong(value)
+        return self._within(value)
+
+    def _within(self, value: int) -> int:
+        if not self._lowest <= value <= self._highest:
+            raise self._wrong(value)
+        return value
+
+    def _wrong(self, value: object) -> Wrong:
+        return Wrong(f"{value!r} is not an integer from {self._lowest} to {self._highest}")
+
+
+class Switch(Kind[bool]):
+    def from_text(self, text: str) -> bool:
+        try:
+            return _WORDS[text.lower()]
+        except KeyError:
+            raise Wrong(f"{text!r} is not one of {', '.join(_WORDS)}") from None
+
+    def from_flag(self, given: Any) -> bool:
+        return bool(given)
+
+    def from_toml(self, value: object, _folder: Path) -> bool:
+        if not isinstance(value, bool):
+            raise Wrong("must be true or false")
+        return value
+
+    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
+        # With a negative form: a flag must be able to override what a file has set.
+        parser.add_argument(flag, action=argparse.BooleanOptionalAction, **options)
+
+
+class PathName(Kind[Path]):
+    def __init__(self, metavar: str) -> None:
+        self.metavar = metavar
+
+    def from_text(self, text: str) -> Path:
+        if not text or "\0" in text:
+            raise Wrong("is not a path")
+        return Path(text)
+
+    def from_toml(self, value: object, folder: Path) -> Path:
+        """Relative paths in a file are relative to the file, wherever the server is started."""
+        return folder / super().from_toml(value, folder)
+
+
+class Accounts(Kind[tuple[ConfiguredAccount, ...]]):
+    """A list of accounts. Errors refer to an account by its number, because the text in the place
+    of its name may be a key."""
+
+    metavar = "NAME:KEY[:KEY2]"
+
+    def from_text(self, text: str) -> tuple[ConfiguredAccount, ...]:
+        return self.from_flag(part for part in text.split(";") if part.strip())
+
+    def from_flag(self, given: Iterable[str]) -> tuple[ConfiguredAccount, ...]:
+        accounts: dict[str, ConfiguredAccount] = {}
+        for number, text in enumerate(given, 1):
+            try:
+                account = parse_account(text)
+            except ValueError as error:
+                raise Wrong(f"account {number}: {error}") from None
+            if account.name in accounts:
+                raise Wrong(f"account {number}: its name is already in use")
+            accounts[account.name] = account
+        return tuple(accounts.values())
+
+    def from_toml(self, value: object, _folder: Path) -> tuple[ConfiguredAccount, ...]:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise Wrong(f'must be a list of strings "{self.metavar}"')
+        return self.from_flag(value)
+
+    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
+        parser.add_argument(flag, action="append", metavar=self.metavar, **options)
+
+
+class AccountNames(Kind[frozenset[str]]):
+    """A set of account names. Errors do not show the text, which may be a key."""
+
+    metavar = "NAME"
+
+    def from_text(self, text: str) -> frozenset[str]:
+        return self.from_flag(part for part in text.split(";") if part.strip())
+
+    def from_flag(self, given: Iterable[str]) -> frozenset[str]:
+        names = [text.strip() for text in given]
+        for number, name in enumerate(names, 1):
+            if not is_account_name(name):
+                raise Wrong(f"name {number} must be {ACCOUNT_NAME_SYNTAX}")
+        return frozenset(names)
+
+    def from_toml(self, value: object, _folder: Path) -> frozenset[str]:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise Wrong("must be a list of account names")
+        return self.from_flag(value)
+
+    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
+        parser.add_argument(flag, action="append", metavar=self.metavar, **options)
+
+
+class CopySources(Kind[tuple[CopySource, ...]]):
+    metavar = "HOST[:PORT]"
+
+    def from_text(self, text: str) -> tuple[CopySource, ...]:
+        return self.from_flag(part for part in text.split(";") if part.strip())
+
+    def from_flag(self, given: Iterable[str]) -> tuple[CopySource, ...]:
+        sources: list[CopySource] = []
+        for text in given:
+            try:
+                sources.append(parse_copy_source(text))
+            except ValueError as error:
+                raise Wrong(f"{text!r} {error}") from None
+        return tuple(dict.fromkeys(sources))
+
+    def from_toml(self, value: object, _folder: Path) -> tuple[CopySource, ...]:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise Wrong(f'must be a list of strings "{self.metavar}"')
+        return self.from_flag(value)
+
+    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
+        parser.add_argument(flag, action="append", metavar=self.metavar, **options)
