@@ -6,7 +6,8 @@ where the required letters differ, for example the actions of a lease. The sourc
 the store is read by the caller, who therefore needs the permission to read it, too.
 
 Letters are alternatives: "a|w" means either letter, "au" both. "" requires no letter: any valid
-token is enough. None means that no token is enough.
+token is enough. None means that no token is enough. The right that a user needs follows from the
+letters (`_RIGHTS`), with few exceptions.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ import enum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, TokenKind, covers
+from etagere.auth.principal import (
+    Anonymous,
+    KeyOwner,
+    Principal,
+    TokenHolder,
+    TokenKind,
+    User,
+    covers,
+)
+from etagere.auth.roles import NO_RIGHT, Right
 from etagere.auth.sas import SERVICE_LETTERS
 from etagere.errors import Refusal
 
@@ -35,6 +45,8 @@ class Permission(NamedTuple):
     resource_types: str
     """An account token must have one of these resource types."""
     account_letters: str | None
+    right: Right | None
+    """The right that a user with a bearer token needs. None: no user is allowed to."""
     service_letters: str | None = None
     """The letters that a service or user delegation token needs."""
     resources: frozenset[str] = frozenset()
@@ -51,6 +63,27 @@ class Permit(NamedTuple):
     public: Public = Public.NOTHING
 
 
+_RIGHTS: Final[dict[str | None, Right]] = {
+    None: Right.ACCESS_POLICIES,
+    "": NO_RIGHT,
+    "r": Right.READ,
+    "l": Right.READ,
+    "w": Right.WRITE,
+    "c|w": Right.WRITE,
+    "a|w": Right.WRITE,
+    "d|w": Right.WRITE,
+    "wd": Right.WRITE,
+    "rw": Right.READ | Right.WRITE,
+    "d": Right.DELETE,
+    "t": Right.TAGS,
+    "f": Right.TAGS,
+    "a": Right.ADD,
+    "u": Right.WRITE,
+    "au": Right.ADD | Right.WRITE,
+    "p": Right.PROCESS,
+}
+"""The right that a user needs where a token needs these letters."""
+
 _CONTAINER: Final = frozenset({"c"})
 _CONTAINER_OR_DIRECTORY: Final = frozenset({"c", "d"})
 _CURRENT_BLOB: Final = frozenset({"c", "d", "b"})
@@ -60,46 +93,53 @@ _SHARE: Final = frozenset({"s"})
 _SHARE_OR_FILE: Final = frozenset({"s", "f"})
 
 
-def on_service(letters: str | None) -> Permission:
-    return Permission("s", letters)
+def on_service(letters: str) -> Permission:
+    return Permission("s", letters, _RIGHTS[letters])
+
+
+def on_service_properties(letters: str) -> Permission:
+    """For the properties and the statistics of the service."""
+    return Permission("s", letters, Right.PROPERTIES)
 
 
 def on_account_information(letters: str) -> Permission:
     """Any account token is enough; a service token needs these letters."""
-    return Permission("sco", "", letters, _BLOB_OR_SNAPSHOT)
+    return Permission("sco", "", Right.READ, letters, _BLOB_OR_SNAPSHOT)
 
 
 def on_batch(*resources: str) -> Permission:
     """Every part of a batch is authorized by itself, so the batch needs no letter. `resources` are
     those of the service tokens that it accepts."""
-    return Permission("sco", "", "" if resources else None, frozenset(resources))
+    return Permission("sco", "", NO_RIGHT, "" if resources else None, frozenset(resources))
 
 
 def on_container(letters: str | None, public: Public = Public.NEVER) -> Permission:
     """Service tokens are never enough."""
-    return Permission("c", letters, public=public)
+    return Permission("c", letters, _RIGHTS[letters], public=public)
 
 
 def on_batch_in_container() -> Permission:
-    return Permission("co", "", "", _CONTAINER)
+    return Permission("co", "", NO_RIGHT, "", _CONTAINER)
 
 
 def on_list_of_blobs(letters: str, public: Public = Public.NEVER) -> Permission:
-    return Permission("c", letters, letters, _CONTAINER_OR_DIRECTORY, public=public)
+    return Permission(
+        "c", letters, _RIGHTS[letters], letters, _CONTAINER_OR_DIRECTORY, public=public
+    )
 
 
 def on_blobs_of_container(letters: str) -> Permission:
-    return Permission("c", letters, letters, _CONTAINER)
+    return Permission("c", letters, _RIGHTS[letters], letters, _CONTAINER)
 
 
 def on_blob(letters: str, *, if_absent: str | None = None) -> Permission:
-    return Permission("o", letters, letters, _CURRENT_BLOB, if_absent)
+    return Permission("o", letters, _RIGHTS[letters], letters, _CURRENT_BLOB, if_absent)
 
 
 def on_blob_or_snapshot(letters: str, public: Public = Public.NEVER) -> Permission:
     """Only for operations that evaluate `snapshot` and `versionid`: with any other, a token for a
     snapshot would change the blob itself."""
-    return Permission("o", letters, letters, _BLOB_OR_SNAPSHOT, public=public)
+    return Permission("o", letters, _RIGHTS[letters], letters, _BLOB_OR_SNAPSHOT, public=public)
 
 
 READ_BLOB: Final = on_blob_or_snapshot("r", Public.BLOB)
@@ -107,27 +147,33 @@ READ_BLOB: Final = on_blob_or_snapshot("r", Public.BLOB)
 
 
 def on_queue(letters: str | None, service_letters: str | None = None) -> Permission:
-    return _on_queue_or_table("c", letters, service_letters)
+    return _on_queue_or_table("c", letters, service_letters, _RIGHTS[letters])
 
 
 def on_messages(letters: str, service_letters: str | None) -> Permission:
-    return _on_queue_or_table("o", letters, service_letters)
+    # Users who may process messages may peek at them, but not read the properties of the queue.
+    right = Right.PEEK if letters == "r" else _RIGHTS[letters]
+    return _on_queue_or_table("o", letters, service_letters, right)
+
+
+TABLE_ACL: Final = Permission("c", None, None)
+"""Only callers with the key read and set the access policies of tables."""
 
 
 def on_tables(letters: str) -> Permission:
     """The reference names both resource types for the list of tables."""
-    return Permission("sc", letters)
+    return Permission("sc", letters, _RIGHTS[letters])
 
 
 def on_entity(letters: str) -> Permission:
-    return _on_queue_or_table("o", letters, letters)
+    return _on_queue_or_table("o", letters, letters, _RIGHTS[letters])
 
 
 def _on_queue_or_table(
-    resource_type: str, account_letters: str | None, service_letters: str | None
+    resource_type: str, account_letters: str | None, service_letters: str | None, right: Right
 ) -> Permission:
     resources = _QUEUE_OR_TABLE if service_letters is not None else frozenset[str]()
-    return Permission(resource_type, account_letters, service_letters, resources)
+    return Permission(resource_type, account_letters, right, service_letters, resources)
 
 
 READ_ENTITIES: Final = on_entity("r")
@@ -139,37 +185,37 @@ READ_ENTITIES: Final = on_entity("r")
 
 def on_share(letters: str | None) -> Permission:
     """Service tokens are never enough."""
-    return Permission("c", letters)
+    return Permission("c", letters, _RIGHTS[letters])
 
 
 def on_share_permissions(letters: str) -> Permission:
     """For the security descriptors that a share stores."""
-    return Permission("c", letters, letters, _SHARE)
+    return Permission("c", letters, _RIGHTS[letters], letters, _SHARE)
 
 
 def on_list_of_files(letters: str) -> Permission:
     """The list of a directory, for which an account token needs the resource type of shares."""
-    return Permission("c", letters, letters, _SHARE)
+    return Permission("c", letters, _RIGHTS[letters], letters, _SHARE)
 
 
 def on_handles(letters: str) -> Permission:
     """The handles of a directory or a file, and of everything below it."""
-    return Permission("co", letters, letters, _SHARE)
+    return Permission("co", letters, _RIGHTS[letters], letters, _SHARE)
 
 
 def on_directory(letters: str, *, if_absent: str | None = None) -> Permission:
     """A token for a file is never enough, even if it has the path of the directory."""
-    return Permission("o", letters, letters, _SHARE, if_absent)
+    return Permission("o", letters, _RIGHTS[letters], letters, _SHARE, if_absent)
 
 
 def on_file(letters: str, *, if_absent: str | None = None) -> Permission:
-    return Permission("o", letters, letters, _SHARE_OR_FILE, if_absent)
+    return Permission("o", letters, _RIGHTS[letters], letters, _SHARE_OR_FILE, if_absent)
 
 
 def on_hard_link() -> Permission:
     """A hard link gives a file another name, so a token for one name is not enough. Without `r`, a
     caller could give a file that he may only write a name under which he may read it."""
-    return Permission("o", "rw", "rw", _SHARE)
+    return Permission("o", "rw", _RIGHTS["rw"], "rw", _SHARE)
 
 
 READ_FILE: Final = on_file("r")
@@ -181,6 +227,10 @@ RENAME_DIRECTORY_SOURCE: Final = on_directory("rw")
 
 CHALLENGED_SINCE: Final = "2019-12-12"
 """The first version in which anonymous callers are asked to authenticate (401 instead of 404)."""
+
+
+FILE_REQUEST_INTENT: Final = "x-ms-file-request-intent"
+"""The header in which users of the file service state that they intend a backup."""
 
 
 def authorize(
@@ -206,6 +256,8 @@ def authorize(
         # Requests to an account that does not exist are refused like those to private containers.
         # Data that a deleted account of the same name left behind is not public.
         return Permit(public=permission.public if principal.account_exists else Public.NEVER)
+    if isinstance(principal, User):
+        return _by_right(principal, service, permission, extra_letters)
     if principal.kind is TokenKind.ACCOUNT:
         letters = permission.account_letters
         refusal = _outside_account_token(principal, service, permission)
@@ -262,6 +314,20 @@ def _by_letters(
         "Permissions": held,
     }
     return Refusal("AuthorizationPermissionMismatch", facts)
+
+
+def _by_right(
+    user: User, service: str, permission: Permission, extra_letters: str
+) -> Permit | Refusal:
+    if service == "file" and not user.intends_backup:
+        return Refusal("MissingRequiredHeader", {"HeaderName": FILE_REQUEST_INTENT})
+    right = permission.right
+    if right is None:
+        # What the service answers, as if the caller were anonymous.
+        return Refusal("ResourceNotFound")
+    for letter in extra_letters:
+        right |= _RIGHTS[letter]
+    return Permit() if user.may(right, service) else Refusal("AuthorizationPermissionMismatch")
 
 
 @lru_cache(maxsize=1_024)

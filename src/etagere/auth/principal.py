@@ -6,6 +6,8 @@ import enum
 
 import msgspec
 
+from etagere.auth.roles import NO_RIGHT, Right, Rights
+
 
 class TokenKind(enum.Enum):
     """The kinds of shared access signature."""
@@ -72,7 +74,23 @@ class TokenHolder(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str = ""
 
 
-Principal = KeyOwner | TokenHolder | Anonymous
+class User(msgspec.Struct, frozen=True, kw_only=True):
+    """A caller with a bearer token."""
+
+    account: str
+    """The account of the request, in which the user has these rights."""
+    object_id: str
+    tenant_id: str
+    name: str = ""
+    rights: Rights
+    intends_backup: bool = False
+    """Whether the request is for backup: the file service accepts no other from users."""
+
+    def may(self, right: Right, service: str) -> bool:
+        return right in self.rights.get(service, NO_RIGHT)
+
+
+Principal = KeyOwner | TokenHolder | User | Anonymous
 
 
 def covers(holder: TokenHolder, target: str) -> bool:

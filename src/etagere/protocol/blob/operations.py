@@ -26,6 +26,7 @@ from etagere.auth.permissions import (
     on_container,
     on_list_of_blobs,
     on_service,
+    on_service_properties,
 )
 from etagere.auth.principal import TokenHolder
 from etagere.auth.request import is_access_control_request
@@ -137,17 +138,17 @@ OPERATIONS: Final = (
         routes=(Route("GET", SERVICE, "list"),), conditions=False),
     BlobOperation(
         name="get_blob_service_properties", handler=service_operations.get_service_properties,
-        permission=on_service("r"),
+        permission=on_service_properties("r"),
         routes=(Route("GET", SERVICE, "properties", "service"),),
         conditions=False, ignores_blob_parameters=True),
     BlobOperation(
         name="set_blob_service_properties", handler=service_operations.set_service_properties,
-        permission=on_service("w"),
+        permission=on_service_properties("w"),
         routes=(Route("PUT", SERVICE, "properties", "service"),),
         conditions=False, ignores_blob_parameters=True),
     BlobOperation(
         name="get_blob_service_stats", handler=service_operations.get_service_stats,
-        permission=on_service("r"),
+        permission=on_service_properties("r"),
         routes=(Route("GET", SERVICE, "stats", "service"),),
         conditions=False, ignores_blob_parameters=True),
     BlobOperation(

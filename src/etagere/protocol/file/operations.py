@@ -21,6 +21,7 @@ from etagere.auth.permissions import (
     on_hard_link,
     on_list_of_files,
     on_service,
+    on_service_properties,
     on_share,
     on_share_permissions,
 )
@@ -91,11 +92,11 @@ OPERATIONS: Final = (
         routes=(Route("GET", SERVICE, "list"),)),
     FileOperation(
         name="get_file_service_properties", handler=service_operations.get_service_properties,
-        permission=on_service("r"),
+        permission=on_service_properties("r"),
         routes=(Route("GET", SERVICE, "properties", "service"),)),
     FileOperation(
         name="set_file_service_properties", handler=service_operations.set_service_properties,
-        permission=on_service("w"),
+        permission=on_service_properties("w"),
         routes=(Route("PUT", SERVICE, "properties", "service"),)),
     # Shares
     FileOperation(

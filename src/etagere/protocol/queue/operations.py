@@ -14,6 +14,7 @@ from etagere.auth.permissions import (
     on_messages,
     on_queue,
     on_service,
+    on_service_properties,
 )
 from etagere.protocol.queue import handlers
 from etagere.protocol.rest import service_operations
@@ -60,15 +61,15 @@ OPERATIONS: Final = (
         routes=(Route("GET", SERVICE, "list"),)),
     QueueOperation(
         name="get_queue_service_properties", handler=service_operations.get_service_properties,
-        permission=on_service("r"),
+        permission=on_service_properties("r"),
         routes=(Route("GET", SERVICE, "properties"),)),
     QueueOperation(
         name="set_queue_service_properties", handler=service_operations.set_service_properties,
-        permission=on_service("w"),
+        permission=on_service_properties("w"),
         routes=(Route("PUT", SERVICE, "properties"),)),
     QueueOperation(
         name="get_queue_service_stats", handler=service_operations.get_service_stats,
-        permission=on_service("r"),
+        permission=on_service_properties("r"),
         routes=(Route("GET", SERVICE, "stats"),)),
     # Queues
     QueueOperation(

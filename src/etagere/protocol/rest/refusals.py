@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from etagere.auth.bearer import BearerChallenge
-from etagere.auth.principal import Anonymous, KeyOwner, TokenHolder
+from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, User
 from etagere.auth.request import octets
+from etagere.auth.roles import Right
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal, http_status
 from etagere.protocol.codecs.errors import BY_SERVICE, Encoder, ErrorContext, encode_odata
@@ -97,6 +98,9 @@ def _is_trusted(exchange: Exchange, refusal: Refusal) -> bool:
     if isinstance(principal, Anonymous):
         return getattr(exchange, "permit", None) is not None
     is_about_tags = refusal.facts.get("Condition") == tags.CONDITION_HEADER
+    if isinstance(principal, User):
+        right = Right.TAGS if is_about_tags else Right.READ
+        return principal.may(right, exchange.request.service)
     return ("t" if is_about_tags else "r") in principal.permissions
 
 
@@ -108,13 +112,18 @@ def _visible(refusal: Refusal, exchange: Exchange) -> Refusal:
     if facts.get("Condition") != tags.CONDITION_HEADER or tags.CURRENT not in facts:
         return refusal
     principal = getattr(exchange, "principal", None)
-    sees_tags = isinstance(principal, KeyOwner) or (
-        isinstance(principal, TokenHolder) and "t" in principal.permissions
-    )
-    if sees_tags and exchange.header("x-ms-source-if-tags") is None:
+    if _sees_tags(principal) and exchange.header("x-ms-source-if-tags") is None:
         return refusal
     kept = {name: fact for name, fact in facts.items() if name != tags.CURRENT}
     return replace(refusal, facts=kept)
+
+
+def _sees_tags(principal: Principal | None) -> bool:
+    if isinstance(principal, TokenHolder):
+        return "t" in principal.permissions
+    if isinstance(principal, User):
+        return principal.may(Right.TAGS, "blob")
+    return isinstance(principal, KeyOwner)
 
 
 def _challenge(exchange: Exchange) -> bytes:

@@ -14,10 +14,11 @@ from typing import Final
 
 from etagere.auth.permissions import (
     READ_ENTITIES,
+    TABLE_ACL,
     on_batch,
     on_container,
     on_entity,
-    on_service,
+    on_service_properties,
     on_tables,
 )
 from etagere.model.tables import ChangeKind
@@ -57,17 +58,17 @@ OPERATIONS: Final = (
     # The service
     TableOperation(
         name="get_table_service_properties",
-        permission=on_service("r"),
+        permission=on_service_properties("r"),
         handler=_of_service(service_operations.get_service_properties),
         routes=(Route("GET", SERVICE, "properties"),)),
     TableOperation(
         name="set_table_service_properties",
-        permission=on_service("w"),
+        permission=on_service_properties("w"),
         handler=_of_service(service_operations.set_service_properties),
         routes=(Route("PUT", SERVICE, "properties"),)),
     TableOperation(
         name="get_table_service_stats", handler=_of_service(service_operations.get_service_stats),
-        permission=on_service("r"),
+        permission=on_service_properties("r"),
         routes=(Route("GET", SERVICE, "stats"),)),
     # Tables
     TableOperation(
@@ -82,11 +83,11 @@ OPERATIONS: Final = (
         permission=on_container("d")),
     TableOperation(
         name="get_table_acl", handler=handlers.get_table_acl,
-        permission=on_container(None),
+        permission=TABLE_ACL,
         routes=(Route("GET", ENTITIES, "acl"),)),
     TableOperation(
         name="set_table_acl", handler=handlers.set_table_acl,
-        permission=on_container(None),
+        permission=TABLE_ACL,
         routes=(Route("PUT", ENTITIES, "acl"),)),
     # Entities
     TableOperation(
