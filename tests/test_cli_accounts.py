@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,12 +14,14 @@ from pathlib import Path
 import pytest
 
 from etagere import app
-from etagere.clock import SystemClock
+from etagere.clock import TICKS_PER_SECOND, SystemClock
 from etagere.config import Config
 from etagere.engine import ledger
 from etagere.engine.sqlite import SqliteEngine
 from etagere.model.accounts import Account
+from etagere.model.delegation import IssueDelegationKey, UserName, new_secret
 from etagere.operations.accounts import get_account
+from etagere.operations.delegation import issue_delegation_key
 from tests.engine.sqlite_harness import SqliteHarness
 from tests.test_cli import is_one_line, start
 
@@ -120,6 +123,33 @@ def test_given_keys_are_stored_and_not_shown(store: Path) -> None:
     assert known["yours"][1] == KEY2
 
 
+def test_revoke_delegation_keys(store: Path) -> None:
+    """For every kind of account: stored, built-in, and in the settings of a server."""
+    account(store, "add", "mine")
+    for name in ("mine", DEVELOPMENT):
+        assert account(store, "revoke-delegation-keys", name) == (
+            f"user delegation keys of {name} revoked\n"
+        )
+
+
+def test_revoke_delegation_keys_of_a_configured_account(serving: SqliteHarness) -> None:
+    user = UserName("configured", "tenant", "object")
+
+    async def issue() -> bytes:
+        engine = SqliteEngine(serving.directory)
+        try:
+            expiry = time.time_ns() // 100 + 600 * TICKS_PER_SECOND
+            command = IssueDelegationKey(user, (), None, expiry, new_secret())
+            return (await engine.write(issue_delegation_key, command)).secret
+        finally:
+            await engine.close()
+
+    first = asyncio.run(issue())
+    assert asyncio.run(issue()) == first
+    account(serving.directory, "revoke-delegation-keys", "configured")
+    assert asyncio.run(issue()) != first
+
+
 def test_errors_are_one_line(store: Path) -> None:
     account(store, "add", "mine", "--key", KEY, "--key2", KEY2)
     for arguments, words in (
@@ -127,6 +157,7 @@ def test_errors_are_one_line(store: Path) -> None:
         (("add", DEVELOPMENT), f"account {DEVELOPMENT} already exists"),
         (("rotate", "yours"), "account yours does not exist"),
         (("remove", "yours"), "account yours does not exist"),
+        (("revoke-delegation-keys", "yours"), "no account yours with user delegation keys"),
         (("rotate", DEVELOPMENT), "is built in"),
         (("remove", DEVELOPMENT), "is built in"),
     ):

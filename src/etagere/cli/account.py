@@ -44,14 +44,16 @@ from etagere.model.accounts import (
     RotateKey,
     new_key,
 )
+from etagere.model.delegation import RevokeDelegationKeys
 from etagere.operations.accounts import add_account, list_accounts, remove_account, rotate_key
+from etagere.operations.delegation import revoke_delegation_keys
 from etagere.rules.accounts import KEY_NUMBERS, check_account_name
 from etagere.rules.dates import format_instant
 from etagere.settings.loading import add_arguments as add_settings
 from etagere.settings.values import ACCOUNT_NAME_LENGTH_MAX, ACCOUNT_NAME_LENGTH_MIN, decode_key
 
 NAME = "account"
-SUMMARY = "add, list and remove accounts, and rotate their keys"
+SUMMARY = "add, list and remove accounts, rotate their keys, and revoke user delegation keys"
 DESCRIPTION = """\
 Manages the accounts in a data directory. If a server is running, it makes the change,
 which applies to every later request.
@@ -66,6 +68,7 @@ EXAMPLES = """\
 etagere account add mine                  # with two random keys
 etagere account list --data /srv/etagere
 etagere account rotate mine 2             # leaves key 1 unchanged
+etagere account revoke-delegation-keys mine
 etagere account remove mine"""
 
 _PAGE = 1_000
@@ -121,6 +124,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rotate.add_argument(
         "number", metavar="1|2", nargs="?", default="1", help="which key (default: 1)"
     )
+    revoke = verb(
+        "revoke-delegation-keys",
+        _revoke,
+        "revoke the user delegation keys of an account",
+        "The server refuses every shared access signature that was signed with one of them.",
+    )
+    revoke.add_argument("name", metavar="NAME", help="the account, which may be in the settings")
     remove = verb(
         "remove", _remove, "remove an account", "The server refuses its keys from then on."
     )
@@ -194,6 +204,17 @@ def _rotate(arguments: argparse.Namespace, directory: Path) -> str:
     with open_store(directory) as store:
         store.write(rotate_key, RotateKey(arguments.name, number, new_key()))
     return f"key {number} of {arguments.name} replaced"
+
+
+def _revoke(arguments: argparse.Namespace, directory: Path) -> str:
+    with open_store(directory) as store:
+        try:
+            store.write(revoke_delegation_keys, RevokeDelegationKeys(arguments.name))
+        except Refused:
+            # It may be an account of the settings of a server, which this command does not see.
+            words = f"there is no account {arguments.name} with user delegation keys"
+            raise CommandError(words) from None
+    return f"user delegation keys of {arguments.name} revoked"
 
 
 def _remove(arguments: argparse.Namespace, directory: Path) -> str:

@@ -1,6 +1,6 @@
 """Removes deleted data: the contents of deleted containers, queues, tables and shares, old
-uncommitted blocks, abandoned drafts, expired messages, and what only deleted snapshots of shares
-showed."""
+uncommitted blocks, abandoned drafts, expired messages, what only deleted snapshots of shares
+showed, and users whose delegation keys have expired."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from etagere.coordination.interface import Coordinator
 from etagere.engine.interface import Engine, ReadTxn, WriteTxn
+from etagere.operations import delegation
 from etagere.operations.blob import purging
 from etagere.operations.blob.block_lists import PurgeDrafts, purge_drafts
 from etagere.operations.blob.staging import PurgeStagings, discard_stale, purge_discarded
@@ -41,6 +42,7 @@ _WORK: Final[dict[Callable[[ReadTxn, None], bool], Steps]] = {
         (file_purging.purge_shares, file_purging.PurgeShares()),
         (file_purging.purge_histories, file_purging.PurgeShares()),
     ),
+    delegation.may_purge: ((delegation.purge_delegating_users, delegation.PurgeDelegatingUsers()),),
 }
 """The operations to run, by a read that tells whether there may be something to do."""
 

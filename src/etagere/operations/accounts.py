@@ -27,6 +27,7 @@ from etagere.model.accounts import (
 )
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.blob.collections import CONTAINERS
+from etagere.operations.delegation import DELEGATION_SECRETS
 from etagere.operations.file.collections import DELETED_SHARES, SHARES
 from etagere.operations.queue.collections import QUEUES
 from etagere.operations.table.collections import TABLES
@@ -81,6 +82,8 @@ def remove_account(txn: WriteTxn, command: RemoveAccount) -> None:
     if any(txn.scan(names, names.under((command.name,)), 1) for names in _ACCOUNT_CONTENTS):
         raise Refused(Refusal("AccountProtectedFromDeletion", {"Account": command.name}))
     txn.delete(ACCOUNTS, (command.name,))
+    # User delegation keys of the old account are not valid for a new one.
+    txn.delete(DELEGATION_SECRETS, (command.name,))
 
 
 def get_account(txn: ReadTxn, name: str) -> Account | None:

@@ -107,11 +107,12 @@ def format_instant(ticks: int) -> str:
     """Formats a time in ISO 8601 to the tick, as in snapshot names and entity timestamps."""
     seconds, fraction = divmod(ticks, TICKS_PER_SECOND)
     # Removing a digit is faster than padding with zeros.
-    return f"{_format_second(seconds)}.{str(TICKS_PER_SECOND + fraction)[1:]}Z"
+    return f"{format_second(seconds)}.{str(TICKS_PER_SECOND + fraction)[1:]}Z"
 
 
 @lru_cache(maxsize=8192)
-def _format_second(seconds: int) -> str:
+def format_second(seconds: int) -> str:
+    """Formats a time in ISO 8601 to the second, without a zone."""
     minutes, second = divmod(seconds, 60)
     days, minute = divmod(minutes, MINUTES_PER_DAY)
     return f"{format_day(_EPOCH_DAY + days)}T{MINUTES[minute]}{SECONDS[second]}"

@@ -1,0 +1,67 @@
+"""User delegation keys: their derivation, and the tokens that are signed with them.
+
+A key is not stored. It is derived from the secret of its account and from the fields that every
+token repeats, so a token whose fields were changed has another key, and does not match.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from functools import lru_cache
+from typing import Final
+
+from etagere.auth.request import octets
+from etagere.auth.sas import SERVICE_LETTERS, DelegationKey, Sas, iso_time
+from etagere.auth.shared_key import AccountKey, failed
+from etagere.clock import TICKS_PER_SECOND
+from etagere.errors import Refusal
+from etagere.rules.dates import format_second
+
+_LABEL: Final = "user delegation key"
+
+
+def key_time(ticks: int) -> str:
+    """Formats a time of a key, to the second: SDKs discard fractions."""
+    return f"{format_second(ticks // TICKS_PER_SECOND)}Z"
+
+
+def derive(secret: bytes, key: DelegationKey) -> bytes:
+    """Returns the value of a key. No field contains a newline."""
+    fields = (
+        _LABEL,
+        key.object_id,
+        key.tenant_id,
+        _normalized(key.start),
+        _normalized(key.expiry),
+        key.service,
+        key.version,
+        key.delegated_tenant_id,
+    )
+    return hmac.digest(secret, octets("\n".join(fields)), hashlib.sha256)
+
+
+def _normalized(written: str) -> str:
+    """Returns a time of a key in the form in which it was issued: clients write it in others."""
+    ticks = iso_time(written)
+    if ticks is None or ticks % TICKS_PER_SECOND:
+        return written
+    return key_time(ticks)
+
+
+@lru_cache(maxsize=1_024)
+def signing_key(secret: bytes, key: DelegationKey) -> AccountKey:
+    """Caches keys with their HMAC states: a client signs many tokens with one key."""
+    return AccountKey(derive(secret, key))
+
+
+def check_key(sas: Sas) -> Refusal | None:
+    """Refuses a token whose key is for another service, or that requires a check of access control
+    lists, which blobs of a flat namespace do not have."""
+    if sas.key is None:
+        return None
+    if sas.key.service != SERVICE_LETTERS[sas.service]:
+        return failed("The parameter sks names another service.")
+    if "suoid" in sas.values:
+        return failed("The parameter suoid needs a hierarchical namespace.")
+    return None
