@@ -21,12 +21,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from etagere import descriptors, directories
+from etagere.backup import restoring
 from etagere.bodies import collector
 from etagere.bodies import files as body_files
 from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
 from etagere.config import MIB, Config
 from etagere.coordination import local as coordination
-from etagere.engine import groups, ledger, reserve, timeline
+from etagere.engine import copy_lock, groups, ledger, reserve, timeline
 from etagere.engine.timeline import Timeline
 from etagere.engine.writer import SOCKET_NAME, listen, writer_main
 from etagere.front import blob_queue_table
@@ -52,6 +53,7 @@ _BACKLOG = 1024
 _OWN_NAMES = (
     LOCK_NAME,
     groups.LOCK_NAME,
+    copy_lock.LOCK_NAME,
     coordination.lock_name(collector.TASK),
     coordination.lock_name(purging.TASK),
     SOCKET_NAME,
@@ -98,10 +100,15 @@ def _using(directory: Path) -> Iterator[None]:
         raise CannotUse(f"{path} cannot be used: {error.strerror}") from error
 
 
-def claim(directory: Path) -> int:
+def claim(directory: Path, *, to_restore: bool = False) -> int:
     """Locks the data directory for as long as the returned descriptor is open in this process or a
     child."""
     with _using(directory):
+        if not to_restore and restoring.is_interrupted(directory):
+            raise CannotUse(
+                f"{directory} is not a store: the restoration of a backup was interrupted. Run "
+                "`etagere restore` again."
+            )
         directories.make(directory)
         descriptor = directories.open_private(directory / LOCK_NAME)
     began = time.monotonic()

@@ -28,6 +28,8 @@ class Config:
     log_restart_pages: int = 6_000
     log_restart_seconds_max: float = 1.0
     snapshot_seconds_max: float = 0.25
+    # The length of the log up to which it is not checkpointed while the ledger is being copied.
+    log_copy_pages_max: int = 32_768
     # The maximum size of the log file after a restart.
     log_bytes_kept: int = 32 * MIB
     # Free pages of the database are returned to the file system in steps of this many, until no

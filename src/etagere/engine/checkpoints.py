@@ -8,7 +8,8 @@ in a checkpoint all processes are stopped without closing SQLite, and a writer t
 checkpoints the whole log again, from its first frame. See docs/decisions/0006.
 
 The log can be restarted only while no reader needs it. Readers give up their snapshots after
-`Config.snapshot_seconds_max`; the writer waits for them once the log is long.
+`Config.snapshot_seconds_max`; the writer waits for them once the log is long. It does not wait for
+a process that copies the ledger, until the log is much longer.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import apsw
 
 from etagere.config import Config
 from etagere.engine import ledger
+from etagere.engine.copy_lock import is_being_copied
 from etagere.processes import EXIT_RESTART_ALL, exit_at_once
 
 logger = logging.getLogger(__name__)
@@ -86,7 +88,10 @@ class Checkpointer:
                 self._checkpoint(self._connection)
                 if self._is_long():
                     self._restart_before(deadline)
-        elif self._log_pages - self._checkpointed_pages >= self._config.checkpoint_pages:
+        elif (
+            self._log_pages - self._checkpointed_pages >= self._config.checkpoint_pages
+            and not self._waits_for_copy()
+        ):
             self._background = self._threads.submit(self._checkpoint_in_thread)
 
     def run_idle(self) -> None:
@@ -101,7 +106,16 @@ class Checkpointer:
     def _is_long(self) -> bool:
         """Returns whether the log must be restarted even if the next groups have to wait."""
         return (
-            self._log_pages >= self._config.log_restart_pages and time.monotonic() >= self._retry_at
+            self._log_pages >= self._config.log_restart_pages
+            and time.monotonic() >= self._retry_at
+            and not self._waits_for_copy()
+        )
+
+    def _waits_for_copy(self) -> bool:
+        """Returns whether a checkpoint is to wait until the ledger was copied. It could not restart
+        the log before, and would delay the next groups in vain."""
+        return self._log_pages < self._config.log_copy_pages_max and is_being_copied(
+            self._directory
         )
 
     def _restart_before(self, deadline: float) -> None:

@@ -1,21 +1,27 @@
-"""Snapshots of the whole ledger that a check can query with SQL for as long as it takes.
+"""Copies of the whole ledger as of one instant: for a check, which queries its copy with SQL for as
+long as it takes, and for backups.
 
-A snapshot is a copy in a temporary file. A read transaction held for the whole of a check would
-keep the write-ahead log of a running server from starting over.
+A read transaction held for the whole of a check would keep the write-ahead log of a running server
+from starting over. While a ledger is being copied, a lock tells the writer not to wait for that
+(`copy_lock`).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import apsw
 
-from etagere.config import Config
+from etagere import directories
+from etagere.config import MIB, Config
 from etagere.engine import ledger
-from etagere.engine.records import SCHEMA
+from etagere.engine.copy_lock import copying
+from etagere.engine.records import SCHEMA, Collection, K, R
 from etagere.engine.writer import is_served
 
 Progress = Callable[[str, int, int], None]
@@ -30,6 +36,13 @@ Corrupt = apsw.CorruptError
 
 _TEMPORARY_CACHE_KIB = 64 * 1024
 _PAGES_PER_REPORT = 4_096
+_LOG_BYTES_MAX = 1_024 * MIB
+"""A copy is abandoned when the write-ahead log is longer than the ledger by this much."""
+_ROWS_PER_READ = 2_000
+
+
+class LogTooLong(Exception):
+    """The ledger changes faster than it can be copied."""
 
 
 class LedgerSnapshot:
@@ -46,8 +59,9 @@ class LedgerSnapshot:
             with contextlib.ExitStack() as on_failure:
                 connection = ledger.open_for_reading(directory, config)
                 on_failure.callback(connection.close, True)
-                _begin(connection, path)
-                self._connection = _copied(connection, directory, progress)
+                with copying(directory):
+                    _begin(connection, path)
+                    self._connection = _copied(connection, directory, progress)
                 on_failure.pop_all()
         except apsw.NotADBError:
             raise ledger.NotALedger(f"{path} is not an Étagère ledger") from None
@@ -63,9 +77,98 @@ class LedgerSnapshot:
         self._connection.close(True)
 
 
+class LedgerFile:
+    """A copy of a ledger, which nobody changes."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises `NotALedger`, `SchemaTooNew` or `DatabaseError`."""
+        # An immutable database needs no log beside it.
+        self._connection = apsw.Connection(
+            f"file:{quote(str(path))}?immutable=1",
+            flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+        )
+        try:
+            _require_known(self._connection, path)
+        except BaseException as error:
+            self._connection.close(True)
+            if isinstance(error, apsw.NotADBError):
+                raise ledger.NotALedger(f"{path} is not an Étagère ledger") from None
+            raise
+
+    def __enter__(self) -> LedgerFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close(True)
+
+    @property
+    def schema(self) -> int:
+        schema: int = self._connection.pragma("user_version")
+        return schema
+
+    def rows(self, collection: Collection[K, R]) -> Iterator[tuple[K, R]]:
+        """Yields the records of a collection in the order of their keys."""
+        if not self._has(collection):
+            return
+        span = collection.all()
+        while rows := ledger.scan(
+            self._connection.cursor(), collection, span, _ROWS_PER_READ, reverse=False
+        ):
+            yield from rows
+            span = collection.after(span, rows[-1][0])
+
+    def get(self, collection: Collection[K, R], key: K) -> R | None:
+        return ledger.get(self._connection.cursor(), collection, key)
+
+    def last(self, collection: Collection[K, R], prefix: tuple[Any, ...]) -> tuple[K, R] | None:
+        """Returns the last record whose key begins with these values."""
+        if not self._has(collection):
+            return None
+        span = collection.under(prefix)
+        rows = ledger.scan(self._connection.cursor(), collection, span, 1, reverse=True)
+        return rows[0] if rows else None
+
+    def _has(self, collection: Collection[Any, Any]) -> bool:
+        """Returns whether the ledger has a table, which an older version may not have created."""
+        query = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
+        return self._connection.execute(query, (collection.name,)).fetchone() is not None
+
+
+def copy_ledger(directory: Path, target: Path, config: Config, progress: Progress) -> None:
+    """Copies the ledger of a data directory as of one instant, page by page, to a new file. A
+    server may be running. Nothing is synced. Raises `NotALedger`, `SchemaTooNew`, `LogTooLong` or
+    `DatabaseError`."""
+    path = ledger.database_path(directory)
+    log_bytes_max = path.stat().st_size + _LOG_BYTES_MAX
+    os.close(directories.open_private(target))
+    with contextlib.ExitStack() as stack:
+        connection = ledger.open_for_reading(directory, config)
+        stack.callback(connection.close, True)
+        copy = apsw.Connection(str(target))
+        stack.callback(copy.close, True)
+        # A copy that is interrupted is removed.
+        copy.execute("PRAGMA journal_mode = OFF")
+        copy.execute("PRAGMA synchronous = OFF")
+        stack.enter_context(copying(directory))
+        try:
+            _begin(connection, path)
+        except apsw.NotADBError:
+            raise ledger.NotALedger(f"{path} is not an Étagère ledger") from None
+        with copy.backup("main", connection, "main") as backup:
+            while not backup.done:
+                backup.step(_PAGES_PER_REPORT)
+                progress("ledger", backup.page_count - backup.remaining, backup.page_count)
+                if ledger.log_bytes(directory) > log_bytes_max:
+                    raise LogTooLong("the ledger changes faster than it can be copied")
+
+
 def _begin(connection: apsw.Connection, path: Path) -> None:
     _tune(connection)
     connection.execute("BEGIN")
+    _require_known(connection, path)
+
+
+def _require_known(connection: apsw.Connection, path: Path) -> None:
     if connection.pragma("application_id") != ledger.APPLICATION_ID:
         raise ledger.NotALedger(f"{path} is not an Étagère ledger")
     schema = connection.pragma("user_version")

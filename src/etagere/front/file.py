@@ -60,8 +60,7 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
         ("close sources", sources.close),
         ("end deletions", opens.close),
     ]
-    others = OpensServer(context.directory, opens)
-    smb = None
+    smb = contents = None
     if settings.smb:
         clock = SystemClock()
         contents = FileContents(
@@ -82,6 +81,7 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
             guid=os.urandom(_GUID_BYTES),
             name=_netbios_name(socket.gethostname()),
         )
+    others = OpensServer(context.directory, opens, contents)
     # Closed last: without it, other processes would miss the gathered writes.
     closing.append(("end operations of other processes", others.close))
     return Assembly((service,), jobs, closing, smb)

@@ -1,4 +1,6 @@
-"""Reads of files by the other processes of a server, when the open handles allow it.
+"""What other processes ask the process that serves files.
+
+Reads of files by the other processes of a server, when the open handles allow it.
 
 A process that does not serve files asks the one that does, through a socket in the data directory:
 only that one knows who has a file open, and what was written to it and is not in the ledger yet. A
@@ -26,6 +28,7 @@ from etagere.engine.writer import unix_address
 from etagere.errors import Refusal
 from etagere.model.base import Command, Part
 from etagere.model.files import EntryPath
+from etagere.opens.contents import FileContents
 from etagere.opens.table import REST_WAIT_SECONDS_MAX, OpenTable, again_if_path_changes
 from etagere.rules.opens import RestAccess
 
@@ -56,12 +59,18 @@ class RestOpens(Protocol):
     ) -> T: ...
 
 
-class _Asked(Command, frozen=True):
+class _Asked(Command, frozen=True, tag="read"):
     """The operation that is to be admitted."""
 
     path: EntryPath
     access: RestAccess
     span: tuple[int, int] | None
+    seconds_max: float
+
+
+class _StoreWrites(Command, frozen=True, tag="store"):
+    """Asks to store what SMB clients have written and the ledger does not have yet."""
+
     seconds_max: float
 
 
@@ -85,9 +94,14 @@ class _Failed(Part, frozen=True, tag="failed"):
     detail: str
 
 
+class _Stored(Part, frozen=True, tag="stored"):
+    """Everything that could be stored was stored."""
+
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode_asked = msgspec.msgpack.Decoder(_Asked).decode
+_decode_asked = msgspec.msgpack.Decoder(_Asked | _StoreWrites).decode
 _decode_answer = msgspec.msgpack.Decoder(_Admitted | _NotAdmitted | _Failed).decode
+_decode_stored = msgspec.msgpack.Decoder(_Stored).decode
 
 
 async def _send(writer: asyncio.StreamWriter, message: msgspec.Struct) -> None:
@@ -145,12 +159,33 @@ class RemoteOpens:
             writer.close()
 
 
+async def store_writes(directory: Path, seconds_max: float) -> bool:
+    """Makes a server store what SMB clients have written so far, as far as it can in this time.
+    Returns whether a server has answered."""
+    try:
+        with unix_address(directory / SOCKET_NAME) as address:
+            reader, writer = await asyncio.open_unix_connection(address)
+        try:
+            await _send(writer, _StoreWrites(seconds_max))
+            async with asyncio.timeout(seconds_max + _REQUEST_SECONDS_MAX):
+                _decode_stored(await _receive(reader))
+        finally:
+            writer.close()
+    except (OSError, EOFError, ValueError, msgspec.MsgspecError):
+        return False
+    return True
+
+
 class OpensServer:
     """Admits the operations of other processes."""
 
-    def __init__(self, directory: Path, opens: OpenTable) -> None:
-        """Listens from now on. Call it in the running event loop, before SMB clients are served."""
+    def __init__(
+        self, directory: Path, opens: OpenTable, contents: FileContents | None = None
+    ) -> None:
+        """Listens from now on. Call it in the running event loop, before SMB clients are served;
+        `contents` has what they write."""
         self._opens = opens
+        self._contents = contents
         self._operations: set[asyncio.Task[None]] = set()
         self._listener = _listen(directory / SOCKET_NAME)
         loop = asyncio.get_running_loop()
@@ -165,7 +200,12 @@ class OpensServer:
         try:
             async with asyncio.timeout(_REQUEST_SECONDS_MAX):
                 asked = _decode_asked(await _receive(reader))
-            await self._admit(asked, reader, writer)
+            if isinstance(asked, _StoreWrites):
+                if self._contents is not None:
+                    await self._contents.store_all(asked.seconds_max)
+                await _send(writer, _Stored())
+            else:
+                await self._admit(asked, reader, writer)
         except (OSError, EOFError, TimeoutError, ValueError, msgspec.MsgspecError) as error:
             logger.info("an operation of another process was not admitted: %s", error)
         finally:
