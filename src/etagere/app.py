@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from etagere import descriptors, directories
@@ -34,7 +35,12 @@ from etagere.front import blob_queue_table
 from etagere.front import file as file_front
 from etagere.front.process import Assemble, FrontEnd, ReadyBarrier
 from etagere.jobs import health, purging
-from etagere.jobs.health import SUPERVISOR_NAME, open_health_socket, server_status
+from etagere.jobs.health import (
+    SUPERVISOR_NAME,
+    WRITER_NAME,
+    open_health_socket,
+    server_status,
+)
 from etagere.opens import remote as opens_socket
 from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
 from etagere.protocol.http.sharing import FrontEndTable
@@ -162,7 +168,10 @@ def engine_children(
         reserve.release_if_full(directory)
         stored = ledger.create(directory, config, clock)
         _check_clock(directory, stored, clock, accept_clock)
-        return {"writer": writer_main(directory, listen(directory), config, clock)}
+        health_socket = partial(open_health_socket, directory, WRITER_NAME)
+        return {
+            WRITER_NAME: writer_main(directory, listen(directory), config, clock, health_socket)
+        }
 
 
 def _check_clock(directory: Path, stored: Timeline, clock: Clock, accept_clock: bool) -> None:

@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
+from etagere.metrics.snapshots import Snapshot
+
 logger = logging.getLogger(__name__)
 
 EXIT_FINAL = 78
@@ -90,12 +92,28 @@ class SupervisorStatus:
     children: tuple[ChildStatus, ...]
 
 
+@dataclass(frozen=True)
+class ProcessHealth:
+    """A process that answers. The time is in seconds since 1970."""
+
+    pid: int
+    now: float
+
+
 class StatusSocket(Protocol):
-    """The socket on which the supervisor receives status requests."""
+    """The socket on which a process receives health queries."""
 
     def fileno(self) -> int: ...
 
-    def answer(self, report: Callable[[], SupervisorStatus]) -> None: ...
+    def answer(
+        self,
+        report: Callable[[], object],
+        metrics: Callable[[], Snapshot] | None = None,
+    ) -> None:
+        """Answers all queries that have arrived: with the report, or with what was counted."""
+        ...
+
+    def close(self) -> None: ...
 
 
 @dataclass

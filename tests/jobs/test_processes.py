@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from etagere import processes
+from etagere.metrics.snapshots import Snapshot
 from etagere.processes import Supervisor, SupervisorStatus
 
 
@@ -116,10 +117,18 @@ class FailingStatusSocket:
     def fileno(self) -> int:
         return self._read
 
-    def answer(self, report: Callable[[], SupervisorStatus]) -> None:
+    def answer(
+        self, report: Callable[[], object], metrics: Callable[[], Snapshot] | None = None
+    ) -> None:
         self.asked += 1
-        assert report().children[0].name == "first"
+        status = report()
+        assert isinstance(status, SupervisorStatus)
+        assert status.children[0].name == "first"
         raise ValueError("for a test")
+
+    def close(self) -> None:
+        os.close(self._read)
+        os.close(self._write)
 
 
 def test_a_failed_status_response_ends_nothing() -> None:
@@ -128,3 +137,4 @@ def test_a_failed_status_response_ends_nothing() -> None:
     _after(0.3)
     assert Supervisor({"first": _wait}, status_socket=broken).run() == 0
     assert broken.asked
+    broken.close()

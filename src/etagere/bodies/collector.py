@@ -13,6 +13,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Awaitable
+from operator import add
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +42,7 @@ from etagere.bodies.writing import Reservations
 from etagere.config import Config
 from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, T
 from etagere.engine.records import Collection, R
+from etagere.metrics.snapshots import Snapshot
 from etagere.model.bodies import Extent, Segment, SegmentState
 
 logger = logging.getLogger(__name__)
@@ -85,6 +87,8 @@ class Collector:
         self._retired_at: dict[int, int] = {}
         self._damaged: dict[int, float] = {}
         """Damaged segments, and the time until which they are not compacted."""
+        self._total = Collected()
+        """What all rounds have done."""
         self._searched = False
         """Whether files of forgotten segments were looked for, once per process."""
 
@@ -112,9 +116,19 @@ class Collector:
             await self._count_dead()
             moved, failure = await self._compact_sparse_segments()
             removed, freed = await self._remove_retired()
+        done = Collected(reaped, moved, removed, freed)
+        self._total = Collected(*map(add, self._total, done))
         if failure is not None:
             raise failure
-        return Collected(reaped, moved, removed, freed)
+        return done
+
+    def report(self, snapshot: Snapshot) -> None:
+        """Adds what it has counted."""
+        chunks_reaped, extents_moved, segments_removed, bytes_removed = self._total
+        snapshot.add("collector_chunks_reaped", chunks_reaped)
+        snapshot.add("collector_extents_moved", extents_moved)
+        snapshot.add("collector_segments_removed", segments_removed)
+        snapshot.add("collector_removed_bytes", bytes_removed)
 
     async def _seal_orphans(self) -> None:
         """Seals the open segments of processes that are gone."""

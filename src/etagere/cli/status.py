@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import fcntl
 import json
 import os
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from etagere import app
 from etagere.cli import CLEAN, FINDINGS, CommandError, settings_of
 from etagere.clock import TICKS_PER_SECOND, SystemClock
-from etagere.config import MIB, Config
-from etagere.engine import ledger, reserve, timeline
-from etagere.jobs.health import FrontEndHealth, ask, server_status
+from etagere.config import Config
+from etagere.engine import ledger, timeline
+from etagere.jobs.health import ChildHealth, server_status
+from etagere.jobs.status import (
+    Disk,
+    children_of,
+    disk_of,
+    disk_problems,
+    job_problems,
+    process_problems,
+    size_text,
+)
 from etagere.jobs.supervision import JobHealth
 from etagere.processes import ChildStatus, SupervisorStatus
 from etagere.settings.loading import add_arguments as add_settings
@@ -42,24 +50,11 @@ EXAMPLES = """\
 etagere status                            # ./etagere-data, or $ETAGERE_DATA
 etagere status --data /srv/etagere --json # for programs"""
 
-FAILURES_MAX = 3
-"""This many consecutive failures of a job are a problem; fewer are often transient."""
 ANSWER_SECONDS_MAX = 5.0
 CLOCK_SECONDS_MAX = 300.0
 """A larger difference between the store's date and the clock is a problem. (A date that is behind
 catches up within a minute.)"""
-_WRITER_NAME = "writer"
 _ONE_DAY_SECONDS = 86_400
-
-
-class Disk(NamedTuple):
-    """The space of a data directory."""
-
-    free_bytes: int
-    reserve_bytes: int
-    reserve_is_whole: bool
-    log_bytes: int
-    ledger_bytes: int
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,22 +65,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     directory = settings_of(arguments).data
     try:
-        disk = _disk(directory)
+        disk = disk_of(directory)
         is_used = _is_used(directory)
         supervisor = server_status(directory, ANSWER_SECONDS_MAX) if is_used else None
-        front_ends = _front_ends(directory, supervisor)
+        children = children_of(directory, supervisor, ANSWER_SECONDS_MAX)
         clock_seconds = _clock_seconds(directory)
     except OSError as error:
         path = error.filename or directory
         raise CommandError(f"{path} cannot be used: {error.strerror}") from error
-    problems = _problems(is_used, supervisor, front_ends)
-    problems += _disk_problems(disk)
+    problems = _problems(is_used, supervisor, children)
+    problems += disk_problems(disk)
     problems += _clock_problems(clock_seconds)
     if arguments.json:
-        report = _as_json(directory, supervisor, front_ends, disk, problems)
+        report = _as_json(directory, supervisor, children, disk, problems)
         print(json.dumps({**report, "clock_seconds_ahead": clock_seconds}, indent=1))
     else:
-        _print(supervisor, front_ends, disk, clock_seconds, problems)
+        _print(supervisor, children, disk, clock_seconds, problems)
     return FINDINGS if problems else CLEAN
 
 
@@ -107,43 +102,6 @@ def _is_used(directory: Path) -> bool:
     return False
 
 
-def _front_ends(
-    directory: Path, supervisor: SupervisorStatus | None
-) -> dict[str, FrontEndHealth | None]:
-    """Returns the health of each front end by name; None for those that do not respond."""
-    if supervisor is None:
-        return {}
-    names = [child.name for child in supervisor.children if child.name != _WRITER_NAME]
-    answers = ask(directory, dict.fromkeys(names, FrontEndHealth), ANSWER_SECONDS_MAX)
-    return {name: answers.get(name) for name in names}
-
-
-def _disk(directory: Path) -> Disk:
-    room = os.statvfs(directory)
-    wanted = Config().reserve_bytes
-    kept = _allocated_bytes(directory / reserve.RESERVE_NAME)
-    path = ledger.database_path(directory)
-    return Disk(
-        free_bytes=room.f_bavail * room.f_frsize,
-        reserve_bytes=kept,
-        reserve_is_whole=kept >= wanted,
-        log_bytes=_length(path.with_name(f"{path.name}-wal")),
-        ledger_bytes=_length(path),
-    )
-
-
-def _length(path: Path) -> int:
-    with contextlib.suppress(FileNotFoundError):
-        return path.stat().st_size
-    return 0
-
-
-def _allocated_bytes(path: Path) -> int:
-    with contextlib.suppress(FileNotFoundError):
-        return path.stat().st_blocks * 512
-    return 0
-
-
 def _clock_seconds(directory: Path) -> float | None:
     """Returns by how much the store's date, or its last stamp, is ahead of the clock; None if the
     ledger cannot be read."""
@@ -163,32 +121,13 @@ def _clock_seconds(directory: Path) -> float | None:
 def _problems(
     is_used: bool,
     supervisor: SupervisorStatus | None,
-    front_ends: dict[str, FrontEndHealth | None],
+    children: dict[str, ChildHealth | None],
 ) -> list[str]:
     if not is_used:
         return ["no server is running"]
     if supervisor is None:
         return ["a process uses the directory, but no server responds"]
-    problems = ["the server is stopping"] if supervisor.stopping else []
-    for child in supervisor.children:
-        if not child.pid:
-            problems.append(f"{child.name} is not running: {child.last_end or 'not started yet'}")
-        elif not child.settled:
-            problems.append(f"{child.name} keeps failing: {child.last_end}")
-        elif front_ends.get(child.name, child) is None:
-            problems.append(f"{child.name} (pid {child.pid}) does not respond")
-    for name, health in front_ends.items():
-        for job in health.jobs if health is not None else ():
-            if job.consecutive_failures >= FAILURES_MAX:
-                failed = f"{job.consecutive_failures} times in a row: {job.last_error}"
-                problems.append(f"{name}: {job.name} failed {failed}")
-    return problems
-
-
-def _disk_problems(disk: Disk) -> list[str]:
-    if disk.reserve_is_whole or not disk.ledger_bytes:
-        return []
-    return [f"the disk is full: {_size(disk.free_bytes)} free, the reserve is released"]
+    return process_problems(supervisor, children) + job_problems(children)
 
 
 def _clock_problems(seconds: float | None) -> list[str]:
@@ -203,7 +142,7 @@ def _clock_problems(seconds: float | None) -> list[str]:
 
 def _print(
     supervisor: SupervisorStatus | None,
-    front_ends: dict[str, FrontEndHealth | None],
+    children: dict[str, ChildHealth | None],
     disk: Disk,
     clock_seconds: float | None,
     problems: list[str],
@@ -212,12 +151,14 @@ def _print(
         print(f"server (pid {supervisor.pid})")
         for child in supervisor.children:
             print(f"  {_child_line(child, supervisor.now)}")
-            health = front_ends.get(child.name)
+            health = children.get(child.name)
             for job in health.jobs if health is not None else ():
                 print(f"    {_job_line(job, health.now if health is not None else 0.0)}")
     whole = "complete" if disk.reserve_is_whole else "released"
-    print(f"disk       {_size(disk.free_bytes)} free; reserve {_size(disk.reserve_bytes)}, {whole}")
-    print(f"ledger     {_size(disk.ledger_bytes)}; write-ahead log {_size(disk.log_bytes)}")
+    print(
+        f"disk       {size_text(disk.free_bytes)} free; reserve {size_text(disk.reserve_bytes)}, {whole}"
+    )
+    print(f"ledger     {size_text(disk.ledger_bytes)}; write-ahead log {size_text(disk.log_bytes)}")
     if clock_seconds is not None:
         print(f"clock      the store's date is {clock_seconds:+.3f} s from the clock")
     for problem in problems:
@@ -255,20 +196,16 @@ def _span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{max(0.0, seconds):.0f} s"
 
 
-def _size(count: int) -> str:
-    return f"{count / MIB:.1f} MiB"
-
-
 def _as_json(
     directory: Path,
     supervisor: SupervisorStatus | None,
-    front_ends: dict[str, FrontEndHealth | None],
+    children: dict[str, ChildHealth | None],
     disk: Disk,
     problems: list[str],
 ) -> dict[str, Any]:
     processes = []
     for child in supervisor.children if supervisor is not None else ():
-        health = front_ends.get(child.name)
+        health = children.get(child.name)
         jobs = None if health is None else msgspec.to_builtins(health.jobs)
         processes.append({**msgspec.to_builtins(child), "jobs": jobs})
     return {

@@ -34,6 +34,7 @@ from etagere.engine.reserve import Reserve
 from etagere.engine.vacuum import Vacuum
 from etagere.engine.wire import Outcome
 from etagere.engine.workspace import At, Row, TransactionLost, Workspace
+from etagere.metrics.counters import WriterCounters
 
 logger = logging.getLogger(__name__)
 
@@ -202,6 +203,7 @@ class Writer:
         self._checkpoints = Checkpointer(directory, config)
         self._vacuum = Vacuum(config)
         self._log_in_doubt = False
+        self.counters = WriterCounters()
         self._open()
         self._begin_timeline()
         self._checkpoints.start_over()
@@ -355,6 +357,7 @@ class Writer:
                 self._cursor.execute(ledger.WRITE_TIMELINE, (ENCODE(self._timeline),))
         except apsw.Error as error:
             raise TransactionLost(error) from error
+        began = time.monotonic()
         try:
             self._cursor.execute("COMMIT")
         except apsw.FullError as error:
@@ -363,6 +366,7 @@ class Writer:
             raise TransactionLost(error) from error
         except apsw.Error as error:
             return f"{type(error).__name__}: {error}"
+        self.counters.commit_seconds.observe(time.monotonic() - began)
         return None
 
     def _roll_back(self) -> None:

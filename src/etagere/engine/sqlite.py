@@ -46,6 +46,8 @@ from etagere.engine.scheduling import FairScheduler
 from etagere.engine.wire import Outcome
 from etagere.engine.writer import SOCKET_NAME, unix_address
 from etagere.errors import Refusal
+from etagere.metrics.counters import WRITE_SECONDS, Histogram
+from etagere.metrics.snapshots import Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -206,6 +208,7 @@ class SqliteEngine:
             seconds_max=self._config.conflict_seconds_max,
         )
         self.retries = RetryCounters()
+        self._write_seconds = Histogram(WRITE_SECONDS)
         self._reads = 0
         self._writer: _WriterConnection | None = None
         self._connecting = asyncio.Lock()
@@ -294,10 +297,21 @@ class SqliteEngine:
         connection = self._writer
         if connection is None or connection.lost:
             connection = await self._connect()
+        began = time.monotonic()
         outcome, answer = await connection.ask(operation.wire_name, payload)
+        self._write_seconds.observe(time.monotonic() - began)
         if outcome == Outcome.RESULT:
             return operation.decode_result(answer)
         _raise_for(Outcome(outcome), answer)
+
+    def report(self, snapshot: Snapshot) -> None:
+        """Adds what it has counted."""
+        retries, seconds = self.retries, self._write_seconds
+        snapshot.add("conflicts", retries.conflicts)
+        # Each conflict is followed by another attempt, except the last ones.
+        snapshot.add("retries", retries.conflicts - retries.gave_up)
+        snapshot.add("retries_exhausted", retries.gave_up)
+        snapshot.add_histogram("write_duration_seconds", seconds.counts, seconds.total)
 
     async def _connect(self) -> _WriterConnection:
         """Returns the connection to the writer; connects again if the writer was restarted."""

@@ -21,7 +21,8 @@ from etagere.config import Config
 from etagere.engine import ledger, reserve, wire
 from etagere.engine.groups import Writer
 from etagere.gc_tuning import tune_gc
-from etagere.processes import EXIT_FINAL, end_without_supervisor
+from etagere.metrics.snapshots import Snapshot
+from etagere.processes import EXIT_FINAL, ProcessHealth, StatusSocket, end_without_supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,11 @@ def is_served(directory: Path) -> bool:
 
 
 def writer_main(
-    directory: Path, listener: socket.socket, config: Config, clock: Clock
+    directory: Path,
+    listener: socket.socket,
+    config: Config,
+    clock: Clock,
+    open_health_socket: Callable[[], StatusSocket | None] = lambda: None,
 ) -> Callable[[int], None]:
     """Returns the main function of the writer process."""
 
@@ -88,7 +93,7 @@ def writer_main(
             logger.error("%s", error)
             raise SystemExit(EXIT_FINAL) from None
         tune_gc()
-        WriterService(writer, listener, lifeline, config).run()
+        WriterService(writer, listener, lifeline, config, open_health_socket()).run()
 
     return main
 
@@ -101,15 +106,26 @@ class _Peer:
         self.frames = wire.FrameReader(frame_bytes_max)
         self.requests: deque[wire.Request] = deque()
         self.unsent = b""
+        self.received_at = 0.0
+        self.waiting_since = 0.0
+        """When the oldest of the requests arrived. If a group has left some of them, these are
+        taken to be of the last ones that arrived."""
 
 
 class WriterService:
     """Receives requests from all front ends, and answers them."""
 
     def __init__(
-        self, writer: Writer, listener: socket.socket, lifeline: int, config: Config
+        self,
+        writer: Writer,
+        listener: socket.socket,
+        lifeline: int,
+        config: Config,
+        health: StatusSocket | None = None,
     ) -> None:
+        """`health`: None if it does not answer health queries."""
         self._writer = writer
+        self._counters = writer.counters
         self._listener = listener
         self._lifeline = lifeline
         self._config = config
@@ -126,6 +142,10 @@ class WriterService:
         self._listen_at: float | None = None
         self._wakeup, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll.register(self._wakeup, select.EPOLLIN)
+        self._health = health
+        self._health_descriptor = -1 if health is None else health.fileno()
+        if health is not None:
+            self._poll.register(health, select.EPOLLIN)
 
     def run(self) -> None:
         """Serves until it is stopped, or until the supervisor and all front ends are gone."""
@@ -149,6 +169,8 @@ class WriterService:
                 self._writer.maintain()
         while group := self._next_group():
             self._run_group(group)
+        if self._health is not None:
+            self._health.close()
         self._writer.close()
 
     def _stop(self, _signal: int, _frame: object) -> None:
@@ -169,6 +191,8 @@ class WriterService:
                 end_without_supervisor()
             elif descriptor == self._listener.fileno():
                 self._accept()
+            elif self._health is not None and descriptor == self._health_descriptor:
+                self._health.answer(_health, self._report)
             elif descriptor in self._peers:
                 self._serve(self._peers[descriptor], event)
         return bool(events)
@@ -217,6 +241,9 @@ class WriterService:
             self._disconnect(peer)
             return
         data = bytes(self._received[:count])
+        peer.received_at = time.monotonic()
+        if not peer.requests:
+            peer.waiting_since = peer.received_at
         peer.requests.extend(map(wire.decode_request, peer.frames.feed(data)))
 
     def _disconnect(self, peer: _Peer) -> None:
@@ -245,7 +272,12 @@ class WriterService:
         return waiting
 
     def _run_group(self, group: list[tuple[_Peer, wire.Request]]) -> None:
+        oldest = min(peer.waiting_since for peer, _ in group)
+        self._counters.queue_seconds.observe(time.monotonic() - oldest)
+        for peer, _ in group:
+            peer.waiting_since = peer.received_at
         answers = self._writer.run_group([request for _, request in group])
+        self._counters.count_group(answer.outcome for answer in answers)
         outgoing: dict[_Peer, list[bytes]] = {}
         for peer, request in reversed(group[len(answers) :]):
             peer.requests.appendleft(request)
@@ -256,6 +288,14 @@ class WriterService:
         for peer, frames in outgoing.items():
             if peer.socket.fileno() >= 0:
                 self._answer(peer, b"".join(frames))
+
+    def _report(self) -> Snapshot:
+        """Returns what was counted, and how many requests wait."""
+        snapshot = Snapshot()
+        self._counters.report(snapshot)
+        waiting = sum(len(peer.requests) for peer in self._peers.values())
+        snapshot.add("writer_queue_operations", waiting)
+        return snapshot
 
     def _answer(self, peer: _Peer, data: bytes) -> None:
         try:
@@ -274,3 +314,7 @@ class WriterService:
         if bool(peer.unsent) != wanted_room:
             events = select.EPOLLIN | (select.EPOLLOUT if peer.unsent else 0)
             self._poll.modify(peer.socket, events)
+
+
+def _health() -> ProcessHealth:
+    return ProcessHealth(os.getpid(), time.time())

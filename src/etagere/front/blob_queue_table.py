@@ -61,4 +61,4 @@ def assemble(context: FrontEndContext) -> Assembly:
         jobs.append(Job("recording reads", read_recording.record_noted, PAUSE_SECONDS))
         closing.append(("record reads", read_recording.close))
     closing.append(("close sources", sources.close))
-    return Assembly(services, jobs, closing)
+    return Assembly(services, jobs, closing, counted=(collector,))

@@ -84,7 +84,7 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
     others = OpensServer(context.directory, opens, contents)
     # Closed last: without it, other processes would miss the gathered writes.
     closing.append(("end operations of other processes", others.close))
-    return Assembly((service,), jobs, closing, smb)
+    return Assembly((service,), jobs, closing, smb, counted=(opens,))
 
 
 def _netbios_name(host: str) -> str:

@@ -27,8 +27,9 @@ from etagere.config import Config
 from etagere.coordination.local import LocalCoordinator
 from etagere.engine.sqlite import SqliteEngine
 from etagere.gc_tuning import tune_gc
-from etagere.jobs.health import FrontEndHealth, answering, reach_writer
+from etagere.jobs.health import ChildHealth, answering, reach_writer
 from etagere.jobs.supervision import Job, JobSupervisor
+from etagere.metrics.snapshots import MetricSource, Snapshot
 from etagere.operations.blob import containers
 from etagere.operations.blob.staging import PurgeStagings, discard_stale
 from etagere.operations.file import shares
@@ -39,7 +40,7 @@ from etagere.protocol.access_log import AccessLog
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.pool import ConnectionPool
 from etagere.protocol.http.server import HttpServer
-from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
+from etagere.protocol.http.sharing import ConnectionCounts, FrontEndShare, FrontEndTable
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.service import Service
 from etagere.protocol.smb.server import SmbServer
@@ -91,6 +92,8 @@ class Assembly:
     """Steps that end the work of the services, after the connections have been drained."""
     smb: SmbServices | None = None
     """None: SMB is not served."""
+    counted: Sequence[MetricSource] = ()
+    """What else has metrics."""
 
 
 Assemble = Callable[[FrontEndContext], Assembly]
@@ -132,7 +135,10 @@ class FrontEnd:
         sys.setswitchinterval(_THREAD_TURN_SECONDS)
         # Also shows that the writer answers.
         await context.engine.write(discard_stale, PurgeStagings())
-        with answering(self.directory, name, lambda: _health(jobs)):
+        sources = _metric_sources(context, assembly, servers, jobs)
+        with answering(
+            self.directory, name, lambda: _health(jobs), lambda: _take_snapshot(sources)
+        ):
             self.announce()
             await stopped.wait()
         await _do_all(
@@ -212,8 +218,28 @@ def _start_jobs(context: FrontEndContext, jobs: Sequence[Job]) -> JobSupervisor:
     return supervisor
 
 
-def _health(jobs: JobSupervisor) -> FrontEndHealth:
-    return FrontEndHealth(os.getpid(), time.time(), jobs.health())
+def _health(jobs: JobSupervisor) -> ChildHealth:
+    return ChildHealth(os.getpid(), time.time(), jobs.health())
+
+
+def _metric_sources(
+    context: FrontEndContext,
+    assembly: Assembly,
+    servers: Sequence[HttpServer | SmbServer],
+    jobs: JobSupervisor,
+) -> Sequence[MetricSource]:
+    smb = [server for server in servers if isinstance(server, SmbServer)]
+    services = [service.counters for service in assembly.services]
+    names = [service.name for service in assembly.services] + ["smb" for _ in smb]
+    connections = ConnectionCounts(context.share.own_row, names)
+    return (*services, *smb, connections, context.memory, context.engine, jobs, *assembly.counted)
+
+
+def _take_snapshot(sources: Sequence[MetricSource]) -> Snapshot:
+    snapshot = Snapshot()
+    for source in sources:
+        source.report(snapshot)
+    return snapshot
 
 
 async def _do_all(*steps: StopStep) -> None:

@@ -1,9 +1,9 @@
 """Health reports of the processes of a server.
 
-The supervisor and each front end answer on a datagram socket in the data directory: any datagram is
-answered by one JSON document. This needs no disk space and no additional descriptor, so it works
-when these have run out. A process whose event loop is stuck does not answer, which `etagere status`
-reports as a problem.
+Each process answers on a datagram socket in the data directory: a health query by one JSON
+document, a query for metrics by one snapshot in MessagePack. This needs no disk space and no
+additional descriptor, so it works when these have run out. A process whose event loop is stuck does
+not answer, which `etagere status` reports as a problem.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -25,6 +25,12 @@ from etagere import directories
 from etagere.engine.interface import Engine, WriteTxn, operation
 from etagere.engine.writer import unix_address
 from etagere.jobs.supervision import JobHealth
+from etagere.metrics.snapshots import (
+    SNAPSHOT_BYTES_MAX,
+    Snapshot,
+    decode_snapshot,
+    encode_snapshot,
+)
 from etagere.model.base import Command
 from etagere.processes import SupervisorStatus
 
@@ -32,19 +38,22 @@ logger = logging.getLogger(__name__)
 
 DIRECTORY_NAME: Final = "health"
 SUPERVISOR_NAME: Final = "supervisor"
+WRITER_NAME: Final = "writer"
 WRITER_SECONDS_MAX: Final = 15.0
-_REQUEST: Final = b"?"
-_ANSWER_BYTES_MAX: Final = 128 * 1024
+_HEALTH_QUERY: Final = b"?"
+_METRICS_QUERY: Final = b"m"
+_ANSWER_BYTES_MAX: Final = SNAPSHOT_BYTES_MAX
 
 D = TypeVar("D")
 
 
-class FrontEndHealth(msgspec.Struct, frozen=True):
-    """The health of one front end. Times are in seconds since 1970."""
+class ChildHealth(msgspec.Struct, frozen=True):
+    """The health of one child of the supervisor. Times are in seconds since 1970."""
 
     pid: int
     now: float
-    jobs: tuple[JobHealth, ...]
+    jobs: tuple[JobHealth, ...] = ()
+    """Of a front end."""
 
 
 class HealthSocket:
@@ -68,16 +77,25 @@ class HealthSocket:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def answer(self, report: Callable[[], object]) -> None:
-        """Answers all requests that have arrived. A client that does not wait gets no answer."""
+    def answer(
+        self,
+        report: Callable[[], object],
+        metrics: Callable[[], Snapshot] | None = None,
+    ) -> None:
+        """Answers all queries that have arrived. A client that does not wait gets no answer."""
         while True:
             try:
-                _, asker = self._socket.recvfrom(1)
+                query, asker = self._socket.recvfrom(1)
             except OSError:
                 return
-            if asker:
-                with contextlib.suppress(OSError):
-                    self._socket.sendto(msgspec.json.encode(report()), asker)
+            if not asker:
+                continue
+            if query == _METRICS_QUERY:
+                data = encode_snapshot(Snapshot() if metrics is None else metrics())
+            else:
+                data = msgspec.json.encode(report())
+            with contextlib.suppress(OSError):
+                self._socket.sendto(data, asker)
 
     def close(self) -> None:
         self._socket.close()
@@ -99,14 +117,19 @@ def socket_path(directory: Path, name: str) -> Path:
 
 
 @contextlib.contextmanager
-def answering(directory: Path, name: str, report: Callable[[], object]) -> Iterator[None]:
+def answering(
+    directory: Path,
+    name: str,
+    report: Callable[[], object],
+    metrics: Callable[[], Snapshot] | None = None,
+) -> Iterator[None]:
     """Answers health queries from the running event loop while the context is open."""
     health = open_health_socket(directory, name)
     if health is None:
         yield
         return
     loop = asyncio.get_running_loop()
-    loop.add_reader(health, health.answer, report)
+    loop.add_reader(health, health.answer, report, metrics)
     try:
         yield
     finally:
@@ -115,9 +138,29 @@ def answering(directory: Path, name: str, report: Callable[[], object]) -> Itera
 
 
 def ask(directory: Path, names: Mapping[str, type[D]], seconds_max: float) -> dict[str, D]:
-    """Queries the processes of these names concurrently; those that do not answer in time are
-    missing from the result."""
+    """Queries the health of the processes of these names concurrently; those that do not answer in
+    time are missing from the result."""
     answers: dict[str, D] = {}
+    for name, data in _query(directory, names, _HEALTH_QUERY, seconds_max).items():
+        with contextlib.suppress(msgspec.DecodeError):
+            answers[name] = msgspec.json.decode(data, type=names[name])
+    return answers
+
+
+def ask_metrics(directory: Path, names: Iterable[str], seconds_max: float) -> dict[str, Snapshot]:
+    """Queries what these processes have counted; as `ask`."""
+    answers: dict[str, Snapshot] = {}
+    for name, data in _query(directory, names, _METRICS_QUERY, seconds_max).items():
+        with contextlib.suppress(msgspec.DecodeError):
+            answers[name] = decode_snapshot(data)
+    return answers
+
+
+def _query(
+    directory: Path, names: Iterable[str], query: bytes, seconds_max: float
+) -> dict[str, bytes]:
+    """Returns the answers of these processes by their names."""
+    answers: dict[str, bytes] = {}
     with contextlib.ExitStack() as opened:
         waiting: dict[socket.socket, str] = {}
         for name in names:
@@ -130,15 +173,14 @@ def ask(directory: Path, names: Mapping[str, type[D]], seconds_max: float) -> di
                 unix_address(socket_path(directory, name)) as address,
             ):
                 asker.connect(address)
-                asker.send(_REQUEST)
+                asker.send(query)
                 waiting[asker] = name
         deadline = time.monotonic() + seconds_max
         while waiting and (left := deadline - time.monotonic()) > 0:
             for asker in select.select(list(waiting), [], [], left)[0]:
                 name = waiting.pop(asker)
-                with contextlib.suppress(OSError, msgspec.DecodeError):
-                    data = asker.recv(_ANSWER_BYTES_MAX)
-                    answers[name] = msgspec.json.decode(data, type=names[name])
+                with contextlib.suppress(OSError):
+                    answers[name] = asker.recv(_ANSWER_BYTES_MAX)
     return answers
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import msgspec
 
 from etagere.engine.interface import Conflict, Fault, Unknown
+from etagere.metrics.snapshots import Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -152,6 +153,16 @@ class JobSupervisor:
 
     def health(self) -> tuple[JobHealth, ...]:
         return tuple(job.health for job in self._jobs)
+
+    def report(self, snapshot: Snapshot) -> None:
+        """Adds the results of the jobs."""
+        for job in self._jobs:
+            health = job.health
+            snapshot.add("job_rounds", health.rounds, health.name)
+            snapshot.add("job_failures", health.failures, health.name)
+            snapshot.add("job_consecutive_failures", health.consecutive_failures, health.name)
+            if health.last_success is not None:
+                snapshot.add("job_last_success_timestamp_seconds", health.last_success, health.name)
 
     async def stop(self) -> None:
         """Cancels all jobs at their next await. Errors of jobs are logged, not raised."""

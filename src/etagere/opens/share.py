@@ -217,6 +217,10 @@ class ShareOpens:
             self.current if snapshot is None else self._snapshots.setdefault(snapshot, OpenTree())
         )
 
+    def count_locks(self) -> int:
+        trees = (self.current, *self._snapshots.values())
+        return sum(len(entry.locks) for tree in trees for entry in tree.entries.values())
+
     def close(self, handle: Handle) -> Deletion | None:
         """Closes a handle. Returns the deletion of its entry, if that begins with it."""
         if not handle.is_open:

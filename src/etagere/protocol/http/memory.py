@@ -12,6 +12,7 @@ from collections import deque
 from typing import Protocol
 
 from etagere.config import Config
+from etagere.metrics.snapshots import Snapshot
 from etagere.protocol.http.sharing import MEMORY, FrontEndShare, single_front_end
 
 SMALL_BYTES_MAX = 64 * 1024
@@ -152,6 +153,11 @@ class MemoryBudget:
         now = asyncio.get_running_loop().time()
         for body in list(self._reclaimable):
             body.reclaim(now)
+
+    def report(self, snapshot: Snapshot) -> None:
+        """Adds how much is in use."""
+        snapshot.add("memory_budget_used_bytes", self.used_bytes)
+        snapshot.add("memory_budget_bytes", self._bytes_max)
 
     def has_room(self) -> bool:
         """Returns whether a large reservation would succeed now. If not, memory is reclaimed; in

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import mmap
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from etagere.metrics.snapshots import Snapshot
 
 _WORD_BYTES = 8
 # The columns that every row has before those of the listeners.
@@ -86,6 +88,19 @@ class FrontEndRow:
 
     def add_connections(self, listener: int, count: int) -> None:
         self.words[_FIRST_LISTENER + listener] += count
+
+
+class ConnectionCounts:
+    """The open connections of a front end, for its metrics."""
+
+    def __init__(self, row: FrontEndRow, services: Sequence[str]) -> None:
+        """`services` are those of its listeners, in their order."""
+        self._row = row
+        self._services = services
+
+    def report(self, snapshot: Snapshot) -> None:
+        for listener, service in enumerate(self._services):
+            snapshot.add("connections", self._row.connections(listener), service)
 
 
 class FrontEndShare:

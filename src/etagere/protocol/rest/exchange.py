@@ -13,6 +13,7 @@ from etagere.auth.principal import Principal
 from etagere.auth.request import RestRequest, address, octets, text
 from etagere.engine.interface import ReadClass
 from etagere.errors import Refusal
+from etagere.metrics.counters import UNKNOWN
 from etagere.model.ids import random_bytes
 from etagere.protocol.http.messages import Request
 
@@ -40,6 +41,7 @@ class Exchange:
         "_asked_version",
         "http",
         "names_version",
+        "operation",
         "permit",
         "principal",
         "request",
@@ -53,6 +55,8 @@ class Exchange:
     def __init__(self, service: str, http: Request) -> None:
         self.http = http
         self.request_id = new_request_id()
+        self.operation = UNKNOWN
+        """The name of the operation, once it is known; for the metrics."""
         target, _, query = text(http.target).partition("?")
         fields = {text(name): text(value) for name, value in http.fields.items()}
         self.request = RestRequest(

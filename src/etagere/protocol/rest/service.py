@@ -12,6 +12,7 @@ from etagere.auth.permissions import Permission, authorize
 from etagere.auth.principal import Anonymous, TokenHolder
 from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if, unwrap
 from etagere.errors import Refusal
+from etagere.metrics.counters import UNKNOWN, ServiceCounters
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.codecs.errors import ErrorContext
 from etagere.protocol.http.memory import MemoryExhausted
@@ -36,6 +37,7 @@ _MALFORMED: Final = {
     503: "ServerBusy",
 }
 _ERROR_STATUS_MIN: Final = 400
+_PREFLIGHT: Final = "preflight_request"
 
 
 Call = Callable[[Exchange], Awaitable[Response]]
@@ -71,6 +73,7 @@ class Service(ABC):
         self._authenticator = authenticator
         self._access_log = access_log
         self._properties = PropertiesStore(engine, self.name, share)
+        self.counters = ServiceCounters(self.name)
 
     @abstractmethod
     def route(self, exchange: Exchange) -> Routed:
@@ -85,6 +88,7 @@ class Service(ABC):
         if allowed := await self._cors_headers(exchange, response):
             response.headers += allowed
         response.notes["request"] = exchange.request_id
+        response.notes["operation"] = exchange.operation
         return response
 
     async def answer_nested(self, outer: Exchange, nested: Exchange) -> Response:
@@ -114,6 +118,7 @@ class Service(ABC):
             logger.error("request %s: unknown outcome: %s", exchange.request_id, unknown)
             return self._refused(exchange, Refusal("InternalError"))
         except ClientGone:
+            self.counters.aborted += 1
             raise
         except Exception:
             logger.exception("request %s failed", exchange.request_id)
@@ -127,8 +132,10 @@ class Service(ABC):
                 exchange.version, exchange.names_version = default, True
         request = exchange.request
         if request.method == "OPTIONS":
+            exchange.operation = _PREFLIGHT
             return await self._properties.preflight(exchange)
         routed = self.route(exchange)
+        exchange.operation = routed.operation.name
         exchange.principal = await self._authenticator.authenticate(exchange)
         if holder is not None and isinstance(exchange.principal, Anonymous):
             exchange.principal = holder
@@ -156,6 +163,7 @@ class Service(ABC):
             return []
 
     def _refused(self, exchange: Exchange, refusal: Refusal) -> Response:
+        self.counters.count_refusal(refusal.code)
         return error_response(exchange, refusal, self.error_form(exchange, refusal))
 
     def error_form(self, _exchange: Exchange, refusal: Refusal) -> ErrorForm:
@@ -168,6 +176,7 @@ class Service(ABC):
     def malformed(self, status: int, detail: str, method: str) -> Response:
         """Returns the response to bytes that are not a valid request."""
         refusal = Refusal(_MALFORMED.get(status, "InvalidInput"), {"Reason": detail})
+        self.counters.count_refusal(refusal.code)
         request_id = new_request_id()
         form = error_form_of(self.name, refusal)
         headers = [
@@ -192,6 +201,12 @@ class Service(ABC):
 
     def sent(self, request: Request, response: Response, seconds: float) -> None:
         self._access_log.add(request, response, seconds)
+        counters = self.counters
+        counters.count(response.notes.get("operation", UNKNOWN), response.status, seconds)
+        counters.received_bytes += request.body.received
+        if request.method != "HEAD":
+            body = response.body
+            counters.sent_bytes += len(body) if isinstance(body, bytes) else response.length or 0
 
 
 def _as_error_to(method: str, response: Response) -> Response:

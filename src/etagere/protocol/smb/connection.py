@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
+from etagere.metrics.counters import UNKNOWN
 from etagere.nt_status import NtStatus
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.smb import dispatch
@@ -35,7 +37,7 @@ from etagere.protocol.smb.exchanges import (
     session_to_encrypt_for,
     signer_of,
 )
-from etagere.protocol.smb.header import NO_MESSAGE_ID, Command, Flags, Header
+from etagere.protocol.smb.header import COMMAND_NAMES, NO_MESSAGE_ID, Command, Flags, Header
 from etagere.protocol.smb.keys import INITIAL_PREAUTH_HASH, extend_preauth_hash
 from etagere.protocol.smb.large_frames import LARGE_FRAME_BYTES_MIN, LargeFrameQueue
 from etagere.protocol.smb.limits import (
@@ -351,7 +353,9 @@ class Connection:
         try:
             for request in frame.requests:
                 frame.current = request
+                began = time.monotonic()
                 reply = await dispatch.execute(request)
+                self._count_request(request, reply, time.monotonic() - began)
                 frame.responses.append((request, reply))
                 self._forget_request(request)
                 if frame.is_pending:
@@ -361,6 +365,13 @@ class Connection:
             self._send_responses(frame)
         except Disconnect as reason:
             self._disconnect(reason)
+
+    def _count_request(self, request: ServerRequest, reply: Reply, seconds: float) -> None:
+        counters = self.server.counters
+        operation = COMMAND_NAMES.get(request.header.command, UNKNOWN)
+        counters.count(operation, reply.status, seconds)
+        counters.received_bytes += len(request.body)
+        counters.sent_bytes += len(reply.body) + len(reply.payload)
 
     def _disconnect(self, reason: Disconnect | None) -> None:
         if reason is not None and not self._is_closing:
@@ -495,6 +506,7 @@ class Connection:
 
     def _send_break(self, session: Session, body: bytes) -> None:
         """Sends a break notification, which is not signed ([MS-SMB2] 3.3.4.6)."""
+        self.server.counters.breaks += 1
         header = Header(Command.OPLOCK_BREAK, flags=Flags.RESPONSE, message_id=NO_MESSAGE_ID)
         buffers = pack_message(header, Reply(body))
         if session.is_encrypted and session.sealer is not None:

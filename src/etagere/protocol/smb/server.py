@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from etagere.engine.interface import Fault
+from etagere.metrics.snapshots import Snapshot
 from etagere.protocol.http.listening import Listener
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
@@ -124,6 +125,11 @@ class SmbServer:
             except Exception:
                 # Connections must be closed in time nevertheless.
                 logger.exception("could not check the keys of SMB clients")
+
+    def report(self, snapshot: Snapshot) -> None:
+        """Adds what it has counted."""
+        self.services.counters.report(snapshot)
+        snapshot.add("smb_sessions", len(self.session_table))
 
     def time(self) -> float:
         """Returns the time by which clients are late, in seconds."""

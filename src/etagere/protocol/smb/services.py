@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from etagere.clock import Clock
 from etagere.engine.interface import Engine
+from etagere.metrics.counters import SmbCounters
 from etagere.opens.contents import FileContents
 from etagere.opens.table import OpenTable
 from etagere.settings import Settings
@@ -24,3 +25,4 @@ class SmbServices:
     """Identifies the server; 16 bytes."""
     name: str
     """The NetBIOS name of the server."""
+    counters: SmbCounters = field(default_factory=SmbCounters)
