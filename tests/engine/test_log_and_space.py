@@ -108,6 +108,14 @@ def test_the_log_shrinks_when_a_reader_that_held_it_ends(tmp_path: Path) -> None
     _with_engine(tmp_path, main)
 
 
+def test_a_start_writes_nothing_to_an_existing_ledger(tmp_path: Path) -> None:
+    """The log cannot grow on a full disk, where a server must start to delete something."""
+    ledger.create(tmp_path, CONFIG, SystemClock())
+    before = ledger.database_path(tmp_path).read_bytes()
+    ledger.create(tmp_path, CONFIG, SystemClock())
+    assert ledger.database_path(tmp_path).read_bytes() == before
+
+
 def test_a_log_that_cannot_restart_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

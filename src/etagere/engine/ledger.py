@@ -122,14 +122,16 @@ def create(directory: Path, config: Config, clock: Clock) -> Timeline:
     connection = _open(directory, config, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         _require_ledger(connection, directory)
-        # Both have an effect only on a new database.
-        connection.execute(f"PRAGMA page_size = {config.page_bytes}")
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        # A current ledger is not written to: on a full disk the log could not grow.
+        if _is_empty(connection):
+            connection.execute(f"PRAGMA page_size = {config.page_bytes}")
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         _tune_writer(connection, config)
         with connection:
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+            for pragma, value in (("application_id", APPLICATION_ID), ("user_version", SCHEMA)):
+                if connection.pragma(pragma) != value:
+                    connection.execute(f"PRAGMA {pragma} = {value}")
             connection.execute("CREATE TABLE IF NOT EXISTS timeline (value BLOB NOT NULL)")
             for collection in COLLECTIONS.values():
                 connection.execute(_create_table(collection))
