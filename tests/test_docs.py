@@ -14,6 +14,7 @@ from pathlib import Path
 from etagere.config import Config
 from etagere.settings import SETTINGS
 from etagere.settings.loading import load, shown
+from etagere.settings.oauth import AZURE_NAMES, Role
 from tests.server import development_port
 
 ROOT = Path(__file__).parents[1]
@@ -104,7 +105,8 @@ def _apply(changes: str, directory: Path) -> Iterator[str]:
 def test_the_page_on_configuration_names_every_setting() -> None:
     page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
     server, inside = page.split("\n## Internal limits\n")
-    rows = [_cells(row) for row in re.findall(r"^\| `.*\|$", server, re.MULTILINE)]
+    table = server.split("\n| setting |", 1)[1].split("\n\n", 1)[0]
+    rows = [_cells(row) for row in re.findall(r"^\| `.*\|$", table, re.MULTILINE)]
     assert [row[:4] for row in rows] == [
         [f"`{setting.name}`", f"`{setting.flag}`", f"`{setting.variable}`", shown(setting.default)]
         for setting in SETTINGS
@@ -118,13 +120,27 @@ def _cells(row: str) -> list[str]:
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
-def test_the_documented_settings_file_is_valid(tmp_path: Path) -> None:
+def test_the_documented_settings_files_are_valid(tmp_path: Path) -> None:
     page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    examples = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     path = tmp_path / "etagere.toml"
-    path.write_text(example, encoding="utf-8")
-    settings = load({"config": str(path)}, {})
-    assert [account.name for account in settings.accounts] == ["mine", "yours"]
+    loaded = []
+    for example in examples:
+        path.write_text(example, encoding="utf-8")
+        loaded.append(load({"config": str(path)}, {}))
+    assert [account.name for account in loaded[0].accounts] == ["mine", "yours"]
+    assert {settings.oauth for settings in loaded} == {"off", "on"}
+
+
+def test_the_page_on_configuration_names_every_role() -> None:
+    page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+    table = page.split("\n| role |", 1)[1].split("\n\n", 1)[0]
+    rows = [_cells(row) for row in re.findall(r"^\| `.*\|$", table, re.MULTILINE)]
+    named = {name for row in rows for name in re.findall(r"`([\w-]+)`", row[0])}
+    assert named == {role.value for role in Role}
+    of_azure = {name for row in rows for name in row[1].split(", ")} - {"", "…"}
+    delegators = {name for name in AZURE_NAMES.values() if name.endswith("Delegator")}
+    assert of_azure == {*AZURE_NAMES.values()} - delegators | {"Storage Blob Delegator"}
 
 
 _PATH = re.compile(r"`([\w<>/]+(?:\.py)?/?)`")

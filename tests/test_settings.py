@@ -14,6 +14,7 @@ import pytest
 
 from etagere.settings import SETTINGS, Setting, Settings
 from etagere.settings.loading import BadSetting, add_arguments, load, unknown_variables
+from etagere.settings.oauth import KeySetSource, Role, RoleAssignment
 from etagere.settings.values import (
     DEVELOPMENT_ACCOUNT,
     ConfiguredAccount,
@@ -26,6 +27,7 @@ KEY = base64.b64encode(b"a secret of the account").decode()
 KEY2 = base64.b64encode(b"another of its secrets!").decode()
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 FLAG, VARIABLE, FILE = "flag", "variable", "file"
+NO_URL = "is not an http or https URL"
 SOURCES = (FLAG, VARIABLE, FILE)
 """In order of precedence."""
 
@@ -102,6 +104,50 @@ SAMPLES: dict[str, tuple[Sample, Sample]] = {
     "tls_cert": (file("--tls-cert", "/tls/one"), file("--tls-cert", "/tls/two")),
     "tls_key": (file("--tls-key", "/tls/one"), file("--tls-key", "/tls/two")),
     "oauth": (text("--oauth", "development"), text("--oauth", "off")),
+    "oauth_issuers": (
+        Sample(
+            ("--oauth-issuer", "https://one/", "--oauth-issuer", "two"),
+            "https://one/; two;",
+            '["https://one/", "two"]',
+            ("https://one/", "two"),
+        ),
+        Sample(("--oauth-issuer", "three"), "three", '["three"]', ("three",)),
+    ),
+    "oauth_keys": (
+        text("--oauth-keys", "/keys/one", KeySetSource(Path("/keys/one"))),
+        text("--oauth-keys", "https://two/keys", KeySetSource(url="https://two/keys")),
+    ),
+    "oauth_audiences": (
+        Sample(("--oauth-audience", "api://one"), "api://one", '["api://one"]', ("api://one",)),
+        Sample(
+            ("--oauth-audience", "one", "--oauth-audience", "two"),
+            "one; two",
+            '["one", "two"]',
+            ("one", "two"),
+        ),
+    ),
+    "oauth_roles": (
+        Sample(
+            ("--oauth-role", "a=blob-reader,queue-owner@one", "--oauth-role", "oid:b=owner"),
+            "a=blob-reader,queue-owner@one; oid:b=owner",
+            '{a = ["blob-reader", "queue-owner@one"], "oid:b" = "owner"}',
+            (
+                RoleAssignment("", "a", Role.BLOB_READER),
+                RoleAssignment("", "a", Role.QUEUE_OWNER, "one"),
+                RoleAssignment("oid", "b", Role.OWNER),
+            ),
+        ),
+        Sample(
+            ("--oauth-role", "*=table-reader"),
+            "*=table-reader",
+            '["*=table-reader"]',
+            (RoleAssignment("", "*", Role.TABLE_READER),),
+        ),
+    ),
+    "oauth_authority": (
+        text("--oauth-authority", "https://login.example.com/tenant"),
+        text("--oauth-authority", "http://127.0.0.1:8080/t"),
+    ),
     "development_account_anywhere": switch("development-account-anywhere"),
     "rehydrate_standard_seconds": seconds("rehydrate-standard-seconds"),
     "rehydrate_high_seconds": seconds("rehydrate-high-seconds"),
@@ -271,7 +317,33 @@ def test_wrong_ports(name: str, written: str) -> None:
         (("--host", ""), {}, "--host: must not be empty"),
         (("--data", ""), {}, "--data: is not a path"),
         (("--workers", "257"), {}, "--workers: 257 is not an integer from 0 to 256"),
-        (("--oauth", "entra"), {}, "--oauth: 'entra' is not one of off, development"),
+        (("--oauth", "entra"), {}, "--oauth: 'entra' is not one of off, development, on"),
+        (("--oauth", "on"), {}, "--oauth: oauth_issuers must be set too"),
+        (("--oauth", "on", "--oauth-issuer", "i"), {}, "--oauth: oauth_keys must be set too"),
+        (("--oauth-issuer", ""), {}, "--oauth-issuer: must not be empty"),
+        (("--oauth-keys", ""), {}, "--oauth-keys: '' is not a path"),
+        (
+            ("--oauth-keys", "http://example.com/keys"),
+            {},
+            "--oauth-keys: 'http://example.com/keys' must be an https URL, unless it is on this "
+            "machine",
+        ),
+        *(
+            (("--oauth-authority", url), {}, f"--oauth-authority: {url!r} {NO_URL}")
+            for url in (
+                "example.com",
+                "ftp://example.com/",
+                "https:///path",
+                "https://a b/",
+                "https://a,b/",
+                "https://user@host/",
+                "https://host:99999/",
+                "https://host/#part",
+                "https://host/\npath",
+            )
+        ),
+        (("--oauth-role", "x"), {}, "--oauth-role: 'x' must be VALUE=ROLE or VALUE=ROLE,ROLE"),
+        (("--oauth-role", "x=king"), {}, "--oauth-role: 'x=king' has an unknown role, 'king'"),
         (("--tls-cert", "c"), {}, "--tls-cert: tls_key must be set too"),
         (("--tls-key", "k"), {}, "--tls-key: tls_cert must be set too"),
         ((), {"ETAGERE_TLS_KEY": "k"}, "ETAGERE_TLS_KEY: tls_cert must be set too"),
@@ -302,6 +374,17 @@ def test_wrong_values(flags: tuple[str, ...], environment: dict[str, str], messa
         ("data = ['x']", "data: must be a string"),
         ('data = "a\\u0000b"', "data: is not a path"),
         ("oauth = false", "oauth: must be a string"),
+        ("oauth = 'on'", "oauth: oauth_issuers must be set too"),
+        ("oauth_issuers = 'x'", "oauth_issuers: must be a list of strings"),
+        ("oauth_audiences = [1]", "oauth_audiences: must be a list of strings"),
+        ("oauth_keys = 1", "oauth_keys: must be a string"),
+        (
+            "oauth_roles = 'x'",
+            "oauth_roles: must be a table from values of claims to lists of roles",
+        ),
+        ("[oauth_roles]\nx = 1", "oauth_roles: 'x' must be a list of roles"),
+        ("[oauth_roles]\nx = [1]", "oauth_roles: 'x' must be a list of roles"),
+        ("[oauth_roles]\nx = 'king'", "oauth_roles: 'x' has an unknown role, 'king'"),
         ("tls_cert = 'c'", "tls_cert: tls_key must be set too"),
         ("accounts = 'x'", 'accounts: must be a list of strings "NAME:KEY[:KEY2]"'),
         ("accounts = [1]", 'accounts: must be a list of strings "NAME:KEY[:KEY2]"'),

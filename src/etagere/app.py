@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from etagere import descriptors, directories
 from etagere.backup import restoring
@@ -45,6 +46,9 @@ from etagere.opens import remote as opens_socket
 from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
 from etagere.protocol.http.sharing import FrontEndTable
 from etagere.settings import DEFAULT_WORKERS_MAX, Settings
+
+if TYPE_CHECKING:
+    from etagere.protocol.rest.user_authentication import UserAuthenticator
 
 logger = logging.getLogger(__name__)
 
@@ -224,6 +228,7 @@ def _serve_in(
     directory: Path, settings: Settings, config: Config, announce: Announce, accept_clock: bool
 ) -> int:
     tls = _tls(settings)
+    users = _users(settings)
     descriptors_max = descriptors.raise_limit()
     asked = {
         "blob": settings.blob_port,
@@ -268,6 +273,7 @@ def _serve_in(
                 announce_all,
                 front_end_table,
                 numbers,
+                users,
             )
 
         others = front_end(blob_queue_table.assemble, blob_queue_table.SERVICES, range(workers))
@@ -344,6 +350,20 @@ def _bind(host: str, port: int, port_flag: str) -> socket.socket:
         ) from error
     listener.setblocking(False)
     return listener
+
+
+def _users(settings: Settings) -> UserAuthenticator | None:
+    """Returns what verifies bearer tokens, None if they are not accepted."""
+    if settings.oauth == "off":
+        return None
+    # The libraries for tokens take a while to load; imported here, they are loaded once.
+    from etagere.protocol.rest.key_sources import KeysUnavailable  # noqa: PLC0415
+    from etagere.protocol.rest.user_authentication import user_authenticator  # noqa: PLC0415
+
+    try:
+        return user_authenticator(settings)
+    except KeysUnavailable as error:
+        raise CannotUse(str(error)) from error
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:

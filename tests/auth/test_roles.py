@@ -58,19 +58,21 @@ def test_roles_add_up() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("readers=blob-reader", [RoleAssignment("readers", Role.BLOB_READER)]),
+        ("readers=blob-reader", [RoleAssignment("", "readers", Role.BLOB_READER)]),
         (
             " a=b = blob-owner , queue-reader@logs ",
             [
-                RoleAssignment("a=b", Role.BLOB_OWNER),
-                RoleAssignment("a=b", Role.QUEUE_READER, "logs"),
+                RoleAssignment("", "a=b", Role.BLOB_OWNER),
+                RoleAssignment("", "a=b", Role.QUEUE_READER, "logs"),
             ],
         ),
+        ("Groups:a b=file-owner", [RoleAssignment("groups", "a b", Role.FILE_OWNER)]),
+        ("api://x:y=owner", [RoleAssignment("", "api://x:y", Role.OWNER)]),
         (
             "x=Storage Table Data Reader@one,OWNER@two",
             [
-                RoleAssignment("x", Role.TABLE_READER, "one"),
-                RoleAssignment("x", Role.OWNER, "two"),
+                RoleAssignment("", "x", Role.TABLE_READER, "one"),
+                RoleAssignment("", "x", Role.OWNER, "two"),
             ],
         ),
     ],
@@ -81,13 +83,25 @@ def test_assignments_are_parsed(text: str, expected: list[RoleAssignment]) -> No
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "x=", "=owner", " =owner", "x=admin", "x=owner,", "x=owner@", "x=owner@A", "x=@abc"],
+    [
+        "",
+        "x",
+        "x=",
+        "=owner",
+        " =owner",
+        "oid:=owner",
+        "x=admin",
+        "x=owner,",
+        "x=owner@",
+        "x=owner@A",
+        "x=@abc",
+    ],
 )
 def test_malformed_assignments_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"must be|has an unknown role|limits a role"):
+    with pytest.raises(ValueError, match=r"must be|has no value|has an unknown role|limits a role"):
         parse_role_assignments(text)
 
 
 def test_names_of_azure_are_accepted() -> None:
     for role, name in AZURE_NAMES.items():
-        assert parse_role_assignments(f"x={name}") == (RoleAssignment("x", role),)
+        assert parse_role_assignments(f"x={name}") == (RoleAssignment("", "x", role),)

@@ -63,8 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     _log()
-    if settings.oauth != "off":
-        logger.warning("oauth = %s has no effect yet: bearer tokens are refused", settings.oauth)
+    if settings.oauth == "development":
+        logger.warning(
+            "oauth = development: every program on this machine can use every account with a token "
+            "that it made itself"
+        )
+    elif settings.oauth == "on" and settings.tls_cert is None:
+        logger.warning("oauth = on has no effect without TLS: tokens are accepted over https only")
     if settings.development_account_anywhere:
         logger.warning(
             "--development-account-anywhere: everybody who can reach this server, and every web "

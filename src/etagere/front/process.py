@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -46,6 +47,9 @@ from etagere.protocol.rest.service import Service
 from etagere.protocol.smb.server import SmbServer
 from etagere.protocol.smb.services import SmbServices
 from etagere.settings import Settings
+
+if TYPE_CHECKING:
+    from etagere.protocol.rest.user_authentication import UserAuthenticator
 
 logger = logging.getLogger(__name__)
 
@@ -118,6 +122,8 @@ class FrontEnd:
     """The counters of all front ends of the server."""
     numbers: range
     """The rows of these front ends in the table."""
+    users: UserAuthenticator | None = None
+    """Verifies bearer tokens; None: they are not accepted."""
 
     def main(self, name: str, number: int) -> ChildMain:
         """Returns the main function of a child process, which is the front end with this row in the
@@ -130,7 +136,7 @@ class FrontEnd:
         context = self._context(number)
         assembly = self.assemble(context)
         servers = self._start_servers(assembly, context)
-        jobs = _start_jobs(context, assembly.jobs)
+        jobs = _start_jobs(context, [*assembly.jobs, *(self.users.jobs() if self.users else ())])
         tune_gc()
         sys.setswitchinterval(_THREAD_TURN_SECONDS)
         # Also shows that the writer answers.
@@ -168,7 +174,7 @@ class FrontEnd:
             engine,
             coordinator,
             FileBodyStore(self.directory, engine, self.config, coordinator=coordinator),
-            Authenticator(engine, self.settings, policies),
+            Authenticator(engine, self.settings, policies, self.users),
             AccessLog(),
             share,
             MemoryBudget(self.config.memory_budget_bytes, share),

@@ -24,8 +24,14 @@ logger = logging.getLogger(__name__)
 
 ERROR_CHARACTERS_MAX = 300
 
-_EXPECTED_ERRORS = (Fault, Unknown, Conflict)
-"""Errors that the engine reports: their causes are known, and a traceback explains nothing."""
+
+class RoundFailed(Exception):
+    """A round failed for a reason that the message explains; a traceback would not."""
+
+
+_EXPECTED_ERRORS = (Fault, Unknown, Conflict, RoundFailed)
+"""Errors whose causes are known, such as those that the engine reports: a traceback explains
+nothing."""
 
 # A query may carry a signature that grants access.
 _QUERY = re.compile(r"\?\S+")

@@ -73,11 +73,17 @@ def check_built_in_access(
     """
     if name not in BUILT_IN or settings.development_account_anywhere:
         return None
+    return check_loopback(client, host, _NOT_LOOPBACK)
+
+
+def check_loopback(client: str, host: str | None, reason: str) -> Refusal | None:
+    """Refuses requests from other machines, and under host names that may belong to another
+    machine; `reason` is shown for the latter."""
     if not is_loopback(client):
         return Refusal("AuthorizationSourceIPMismatch", {"SourceIP": client})
     if host is None or is_loopback_host(host):
         return None
-    return Refusal("AuthorizationFailure", {"Host": host, "Reason": _NOT_LOOPBACK})
+    return Refusal("AuthorizationFailure", {"Host": host, "Reason": reason})
 
 
 @lru_cache(maxsize=1_024)

@@ -20,12 +20,17 @@ from etagere.settings.kinds import (
     Accounts,
     Choice,
     CopySources,
+    KeySets,
     Kind,
     PathName,
+    RoleAssignments,
     Switch,
     Text,
+    Texts,
+    Url,
     Whole,
 )
+from etagere.settings.oauth import KeySetSource, RoleAssignment
 from etagere.settings.values import PORT_MAX, ConfiguredAccount, CopySource
 
 T = TypeVar("T")
@@ -106,9 +111,38 @@ class Settings:
         _FILE, None, "the private key of the certificate in PEM, without a password"
     )
     oauth: str = _setting(
-        Choice("off", "development"),
+        Choice("off", "development", "on"),
         "off",
-        "`development` accepts unsigned bearer tokens from this machine (no effect yet)",
+        "whether bearer tokens are accepted: `on` those of `oauth_issuers`, over HTTPS only; "
+        "`development` any unexpired token, even unsigned, from this machine only",
+    )
+    oauth_issuers: tuple[str, ...] = _setting(
+        Texts("ISSUER"),
+        (),
+        "an issuer of bearer tokens, the claim `iss`; may be repeated",
+        flag="--oauth-issuer",
+    )
+    oauth_keys: KeySetSource | None = _setting(  # noqa: RUF009
+        KeySets(), None, "the public keys of the issuers, as a JSON Web Key Set"
+    )
+    oauth_audiences: tuple[str, ...] = _setting(
+        Texts("AUDIENCE"),
+        (),
+        "an audience, the claim `aud`, besides those of Azure Storage; may be repeated",
+        flag="--oauth-audience",
+    )
+    oauth_roles: tuple[RoleAssignment, ...] = _setting(
+        RoleAssignments(),
+        (),
+        "roles of users whose token has a value in `roles`, `groups`, `scp`, `oid` or `appid`; "
+        "may be repeated",
+        flag="--oauth-role",
+    )
+    oauth_authority: str | None = _setting(
+        Url(),
+        None,
+        "the URL of the directory, with the tenant, where clients without a usable token are sent "
+        "to (default of `on`: the first issuer)",
     )
     development_account_anywhere: bool = _setting(
         _SWITCH,

@@ -8,6 +8,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from etagere.settings.oauth import (
+    KeySetSource,
+    RoleAssignment,
+    assign_roles,
+    parse_key_set_source,
+    parse_role_assignments,
+    parse_url,
+)
 from etagere.settings.values import (
     ACCOUNT_NAME_SYNTAX,
     ConfiguredAccount,
@@ -207,6 +215,93 @@ class CopySources(Kind[tuple[CopySource, ...]]):
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise Wrong(f'must be a list of strings "{self.metavar}"')
         return self.from_flag(value)
+
+    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
+        parser.add_argument(flag, action="append", metavar=self.metavar, **options)
+
+
+class Texts(Kind[tuple[str, ...]]):
+    """A list of strings."""
+
+    def __init__(self, metavar: str) -> None:
+        self.metavar = metavar
+
+    def from_text(self, text: str) -> tuple[str, ...]:
+        return self.from_flag(part for part in text.split(";") if part.strip())
+
+    def from_flag(self, given: Iterable[str]) -> tuple[str, ...]:
+        texts = tuple(dict.fromkeys(text.strip() for text in given))
+        if not all(texts):
+            raise Wrong("must not be empty")
+        return texts
+
+    def from_toml(self, value: object, _folder: Path) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise Wrong("must be a list of strings")
+        return self.from_flag(value)
+
+    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
+        parser.add_argument(flag, action="append", metavar=self.metavar, **options)
+
+
+class Url(Kind[str]):
+    metavar = "URL"
+
+    def from_text(self, text: str) -> str:
+        try:
+            return parse_url(text.strip())
+        except ValueError:
+            raise Wrong(f"{text!r} is not an http or https URL") from None
+
+
+class KeySets(Kind[KeySetSource]):
+    """A JSON Web Key Set, in a file or at a URL."""
+
+    metavar = "FILE|URL"
+
+    def from_text(self, text: str) -> KeySetSource:
+        try:
+            return parse_key_set_source(text.strip())
+        except ValueError as error:
+            raise Wrong(f"{text!r} {error}") from None
+
+    def from_toml(self, value: object, folder: Path) -> KeySetSource:
+        """Relative paths in a file are relative to the file."""
+        source = super().from_toml(value, folder)
+        return source if source.path is None else KeySetSource(folder / source.path)
+
+
+class RoleAssignments(Kind[tuple[RoleAssignment, ...]]):
+    metavar = "[CLAIM:]VALUE=ROLE[@ACCOUNT][,ROLE...]"
+
+    def from_text(self, text: str) -> tuple[RoleAssignment, ...]:
+        return self.from_flag(part for part in text.split(";") if part.strip())
+
+    def from_flag(self, given: Iterable[str]) -> tuple[RoleAssignment, ...]:
+        assignments: list[RoleAssignment] = []
+        for text in given:
+            try:
+                assignments += parse_role_assignments(text)
+            except ValueError as error:
+                raise Wrong(f"{text!r} {error}") from None
+        return tuple(dict.fromkeys(assignments))
+
+    def from_toml(self, value: object, _folder: Path) -> tuple[RoleAssignment, ...]:
+        """In a file, a table from values to roles is accepted as well as a list."""
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return self.from_flag(value)
+        if not isinstance(value, dict):
+            raise Wrong("must be a table from values of claims to lists of roles")
+        assignments: list[RoleAssignment] = []
+        for text, roles in value.items():
+            listed = [roles] if isinstance(roles, str) else roles
+            if not isinstance(listed, list) or not all(isinstance(role, str) for role in listed):
+                raise Wrong(f"{text!r} must be a list of roles")
+            try:
+                assignments += assign_roles(text, listed)
+            except ValueError as error:
+                raise Wrong(f"{text!r} {error}") from None
+        return tuple(dict.fromkeys(assignments))
 
     def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
         parser.add_argument(flag, action="append", metavar=self.metavar, **options)

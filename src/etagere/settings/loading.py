@@ -60,7 +60,11 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
                 values[setting.name] = read()
             except Wrong as wrong:
                 raise BadSetting(f"{sources[setting.name]}: {wrong}") from None
-    _check_pair(sources, "tls_cert", "tls_key")
+    _require(sources, "tls_cert", "tls_key")
+    _require(sources, "tls_key", "tls_cert")
+    if values.get("oauth") == "on":
+        _require(sources, "oauth", "oauth_issuers")
+        _require(sources, "oauth", "oauth_keys")
     return Settings(**values)
 
 
@@ -122,7 +126,7 @@ def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
     return f"; did you mean {prefix}{near[0]}?" if near else ""
 
 
-def _check_pair(sources: Mapping[str, str], first: str, second: str) -> None:
-    for one, other in ((first, second), (second, first)):
-        if one in sources and other not in sources:
-            raise BadSetting(f"{sources[one]}: {other} must be set too")
+def _require(sources: Mapping[str, str], name: str, other: str) -> None:
+    """Refuses one setting without another."""
+    if name in sources and other not in sources:
+        raise BadSetting(f"{sources[name]}: {other} must be set too")

@@ -1,12 +1,63 @@
-"""Values of the settings for OAuth: the roles of users."""
+"""Values of the settings for OAuth: the keys of the issuer and the roles of users."""
 
 from __future__ import annotations
 
 import enum
+import ipaddress
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
-from etagere.settings.values import ACCOUNT_NAME_SYNTAX, is_account_name
+from etagere.settings.values import ACCOUNT_NAME_SYNTAX, PORT_MAX, is_account_name
+
+# URLs
+
+
+@dataclass(frozen=True)
+class KeySetSource:
+    """Where the public keys of the issuer come from: a file or a URL; the other is empty."""
+
+    path: Path | None = None
+    url: str = ""
+
+
+# What a URL may contain in a header, where blanks and commas separate values.
+_URL: Final = re.compile(r"https?://[!-+\--~]+", re.ASCII | re.IGNORECASE)
+
+
+def parse_url(text: str) -> str:
+    """Returns an absolute URL without user and fragment. Raises ValueError if it is none."""
+    parts = urlsplit(text)
+    if _URL.fullmatch(text) is None or not parts.hostname or "@" in parts.netloc or parts.fragment:
+        raise ValueError("is not an http or https URL")
+    if parts.port is not None and not 1 <= parts.port <= PORT_MAX:
+        raise ValueError("is not an http or https URL")
+    return text
+
+
+def parse_key_set_source(text: str) -> KeySetSource:
+    """Parses a path or a URL. Raises ValueError if it cannot be used."""
+    if "://" not in text:
+        if not text or "\0" in text:
+            raise ValueError("is not a path")
+        return KeySetSource(Path(text))
+    parts = urlsplit(parse_url(text))
+    # Whoever can change the keys on their way can sign tokens.
+    if parts.scheme.lower() == "http" and not _is_loopback(parts.hostname or ""):
+        raise ValueError("must be an https URL, unless it is on this machine")
+    return KeySetSource(url=text)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+# Roles
 
 
 class Role(enum.Enum):
@@ -57,30 +108,48 @@ _BY_NAME: Final = {role.value: role for role in Role} | {
 }
 
 
+CLAIMS: Final = ("roles", "groups", "scp", "oid", "appid")
+"""The claims on which the roles of a user can depend."""
+ANY_VALUE: Final = "*"
+
+
 @dataclass(frozen=True)
 class RoleAssignment:
     """A role that callers have whose token contains a value."""
 
+    claim: str
+    """The claim that must have the value; "" is any of `CLAIMS`."""
     value: str
-    """A value of one of the claims that identify users, as in `auth.roles`."""
+    """The value; `*` is any, which every token of the issuer has."""
     role: Role
     account: str = ""
     """The only account in which they have the role; "" is every account."""
 
 
 def parse_role_assignments(text: str) -> tuple[RoleAssignment, ...]:
-    """Parses `VALUE=ROLE[@ACCOUNT][,ROLE…]`. Raises ValueError if the text has another form.
+    """Parses `[CLAIM:]VALUE=ROLE[@ACCOUNT][,ROLE…]`; raises ValueError if it has another form.
 
-    The value may contain `=`; roles do not.
+    The value may contain `=` and `:`; roles do not.
     """
     value, separator, roles = text.rpartition("=")
-    value = value.strip()
-    if not separator or not value:
+    if not separator:
         raise ValueError("must be VALUE=ROLE or VALUE=ROLE,ROLE")
-    return tuple(_parse_role(value, role) for role in roles.split(","))
+    return assign_roles(value, roles.split(","))
 
 
-def _parse_role(value: str, text: str) -> RoleAssignment:
+def assign_roles(value: str, roles: list[str]) -> tuple[RoleAssignment, ...]:
+    """Parses `[CLAIM:]VALUE` and `ROLE[@ACCOUNT]`. Raises ValueError if a text has another form."""
+    claim, separator, rest = value.strip().partition(":")
+    if separator and claim.lower() in CLAIMS:
+        claim, value = claim.lower(), rest.strip()
+    else:
+        claim, value = "", value.strip()
+    if not value:
+        raise ValueError("has no value of a claim")
+    return tuple(_parse_role(claim, value, role) for role in roles)
+
+
+def _parse_role(claim: str, value: str, text: str) -> RoleAssignment:
     name, separator, account = text.strip().partition("@")
     role = _BY_NAME.get(name.strip().lower())
     if role is None:
@@ -88,4 +157,4 @@ def _parse_role(value: str, text: str) -> RoleAssignment:
     account = account.strip()
     if separator and not is_account_name(account):
         raise ValueError(f"limits a role to an account whose name is not {ACCOUNT_NAME_SYNTAX}")
-    return RoleAssignment(value, role, account)
+    return RoleAssignment(claim, value, role, account)

@@ -1,17 +1,19 @@
-"""Authentication of requests: SharedKey, SAS or anonymous."""
+"""Authentication of requests: SharedKey, SAS, bearer token or anonymous."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from etagere.auth import sas, sas_parsing, sas_signature, shared_key
-from etagere.auth.bearer import is_bearer, refuse_bearer
+from etagere.auth.challenges import challenge, is_bearer, refuse_bearer
 from etagere.auth.known_tokens import KnownToken, KnownTokens
 from etagere.auth.permissions import refuse_anonymous
-from etagere.auth.principal import Anonymous, KeyOwner, Principal
+from etagere.auth.principal import Anonymous, KeyOwner, Principal, User
 from etagere.auth.request import RestRequest
 from etagere.auth.shared_key import AccountKey
 from etagere.engine.interface import Engine, ReadTxn, Refused, abort_if, unwrap
@@ -21,7 +23,11 @@ from etagere.operations.accounts import get_account
 from etagere.protocol.rest.exchange import Exchange
 from etagere.rules.accounts import check_account_name, check_built_in_access
 from etagere.settings import Settings
+from etagere.settings.oauth import parse_url
 from etagere.settings.values import KEY_BYTES_MAX
+
+if TYPE_CHECKING:
+    from etagere.protocol.rest.user_authentication import UserAuthenticator
 
 _NANOSECONDS_PER_TICK = 100
 
@@ -43,13 +49,28 @@ PoliciesOf = Callable[[ReadTxn, tuple[str, str]], tuple[SignedIdentifier, ...]]
 """Returns the stored access policies of the resource with a name in an account, if there is one."""
 
 
+def _authority(settings: Settings) -> str:
+    """Returns the directory of the challenge; "" if this server has to stand in for it."""
+    if settings.oauth_authority is not None:
+        return settings.oauth_authority.removesuffix("/")
+    if settings.oauth == "on":
+        with contextlib.suppress(ValueError):
+            return parse_url(settings.oauth_issuers[0]).removesuffix("/")
+    return ""
+
+
 class Authenticator:
     """Verifies signatures and tokens, by the wall clock."""
 
     def __init__(
-        self, engine: Engine, settings: Settings, policies: Mapping[str, PoliciesOf]
+        self,
+        engine: Engine,
+        settings: Settings,
+        policies: Mapping[str, PoliciesOf],
+        users: UserAuthenticator | None = None,
     ) -> None:
-        """`policies` reads, for each service, the policies that its tokens may refer to."""
+        """`policies` reads, for each service, the policies that its tokens may refer to. `users`
+        verifies bearer tokens; None: they are not accepted."""
         self._engine = engine
         self._policies = policies
         self._settings = settings
@@ -60,6 +81,16 @@ class Authenticator:
         # A random key, which nobody can sign with. Requests to accounts that do not exist are
         # verified against it, so that responses do not reveal which accounts exist.
         self._unknown_account_keys: Keys = (AccountKey(os.urandom(KEY_BYTES_MAX)),)
+        self._users = users
+        self._authority = _authority(settings)
+
+    def challenge(self, exchange: Exchange) -> str:
+        """Returns the WWW-Authenticate header of a request without a usable token."""
+        authority = self._authority
+        if not authority:
+            host = exchange.header("host") or "localhost"
+            authority = f"{exchange.request.scheme}://{host}/common"
+        return challenge(authority)
 
     async def authenticate(self, exchange: Exchange) -> Principal:
         """Returns the sender of a request; raises `Refused`."""
@@ -75,20 +106,24 @@ class Authenticator:
         abort_if(check_built_in_access(request.account, request.client, host, self._settings))
         keys = self._configured.get(request.account) or await self._stored(request.account)
         now = time.time_ns() // _NANOSECONDS_PER_TICK
+        account_exists = keys is not self._unknown_account_keys
         authorization = request.fields.get("authorization")
         if authorization is not None:
-            refusal = shared_key.verify(request, keys, now)
-            if refusal is not None and is_bearer(authorization):
-                refusal = refuse_bearer(request.service, exchange.version)
-            abort_if(refusal)
+            if is_bearer(authorization):
+                return await self._user(exchange, host, account_exists=account_exists)
+            abort_if(shared_key.verify(request, keys, now))
             return KeyOwner(request.account)
         if sas_parsing.carries_sas(request):
             return await self._token_holder(exchange, keys, now)
-        account_exists = keys is not self._unknown_account_keys
         if not account_exists and check_account_name(request.account) is not None:
             # No account can have this name, and it cannot be looked up.
             raise Refused(refuse_anonymous(exchange.challenge_version))
         return Anonymous(request.account, account_exists)
+
+    async def _user(self, exchange: Exchange, host: str | None, *, account_exists: bool) -> User:
+        if self._users is None:
+            raise Refused(refuse_bearer(exchange.request.service, exchange.version))
+        return await self._users.authenticate(exchange, host, account_exists=account_exists)
 
     async def _stored(self, account: str) -> Keys:
         """Returns the keys of an account in the ledger, or a random one if it does not exist."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from etagere.auth.bearer import BearerChallenge
+from etagere.auth.challenges import BearerChallenge
 from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, User
 from etagere.auth.request import octets
 from etagere.auth.roles import Right
@@ -56,9 +56,8 @@ def error_response(
     request = exchange.request
     status = http_status(refusal.code, request.service)
     headers = list(form.headers)
-    if isinstance(refusal, BearerChallenge) or status == 401:
+    if isinstance(refusal, BearerChallenge):
         status = 401
-        headers.append((b"WWW-Authenticate", _challenge(exchange)))
     elif refusal.code == "InvalidRange" and request.method == "GET":
         length = int(refusal.facts["ContentLength"])
         headers.append((b"Content-Range", b"bytes */%d" % length))
@@ -124,15 +123,6 @@ def _sees_tags(principal: Principal | None) -> bool:
     if isinstance(principal, User):
         return principal.may(Right.TAGS, "blob")
     return isinstance(principal, KeyOwner)
-
-
-def _challenge(exchange: Exchange) -> bytes:
-    scheme = exchange.request.scheme
-    host = exchange.header("host") or "localhost"
-    return octets(
-        f"Bearer authorization_uri={scheme}://{host}/common/oauth2/authorize "
-        "resource_id=https://storage.azure.com"
-    )
 
 
 # Sources

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from etagere.auth.permissions import Permission, authorize
 from etagere.auth.principal import Anonymous, TokenHolder
+from etagere.auth.request import octets
 from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if, unwrap
 from etagere.errors import Refusal
 from etagere.metrics.counters import UNKNOWN, ServiceCounters
@@ -22,7 +23,13 @@ from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import VERSION_NEWEST, Exchange, new_request_id
 from etagere.protocol.rest.operations import Operation, is_change
 from etagere.protocol.rest.properties import PropertiesStore
-from etagere.protocol.rest.refusals import ErrorForm, error_form_of, error_response, now
+from etagere.protocol.rest.refusals import (
+    ErrorForm,
+    UnreadSource,
+    error_form_of,
+    error_response,
+    now,
+)
 from etagere.protocol.rest.requests import check_timeout
 from etagere.protocol.rest.responses import Headers
 
@@ -164,7 +171,11 @@ class Service(ABC):
 
     def _refused(self, exchange: Exchange, refusal: Refusal) -> Response:
         self.counters.count_refusal(refusal.code)
-        return error_response(exchange, refusal, self.error_form(exchange, refusal))
+        response = error_response(exchange, refusal, self.error_form(exchange, refusal))
+        if response.status == 401 and not isinstance(refusal, UnreadSource):
+            challenge = octets(self._authenticator.challenge(exchange))
+            response.headers = [*response.headers, (b"WWW-Authenticate", challenge)]
+        return response
 
     def error_form(self, _exchange: Exchange, refusal: Refusal) -> ErrorForm:
         """Returns the form of an error response: that of the service, unless it depends on the

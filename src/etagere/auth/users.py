@@ -1,0 +1,54 @@
+"""Users: the rights that the configuration gives to the bearer of a token."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from etagere.auth.bearer import Claims
+from etagere.auth.principal import User
+from etagere.auth.roles import Rights, rights_of
+from etagere.settings.oauth import ANY_VALUE, Role, RoleAssignment
+
+NO_ID: Final = "00000000-0000-0000-0000-000000000000"
+"""The object id or tenant of a token that names none."""
+
+
+class RoleMap:
+    """The roles of users by the values of their claims."""
+
+    def __init__(self, assignments: Iterable[RoleAssignment]) -> None:
+        self._assigned = defaultdict[tuple[str, str], list[RoleAssignment]](list)
+        for assignment in assignments:
+            self._assigned[assignment.claim, assignment.value].append(assignment)
+
+    def rights(self, claims: Claims, account: str) -> Rights | None:
+        """Returns the rights of a user in an account; None if nothing is assigned to the user in
+        any account."""
+        found = [*self._find("", ANY_VALUE)]
+        for claim, value in claims.identities():
+            for name in ("", claim):
+                found += self._find(name, value)
+                found += self._find(name, ANY_VALUE) if name else ()
+        if not found:
+            return None
+        return rights_of(_roles_in(account, found))
+
+    def _find(self, claim: str, value: str) -> list[RoleAssignment]:
+        return self._assigned.get((claim, value), [])
+
+
+def _roles_in(account: str, found: Iterable[RoleAssignment]) -> set[Role]:
+    return {assigned.role for assigned in found if assigned.account in {"", account}}
+
+
+def user(claims: Claims, account: str, rights: Rights, *, intends_backup: bool) -> User:
+    return User(
+        account=account,
+        object_id=claims.oid or claims.sub or NO_ID,
+        tenant_id=claims.tid or NO_ID,
+        name=claims.upn or claims.preferred_username or claims.unique_name,
+        rights=rights,
+        intends_backup=intends_backup,
+    )
