@@ -510,8 +510,10 @@ async def test_random_opens_and_operations_never_meet(f: OpensFixture) -> None:
             except Refused:
                 continue
             for _ in range(random_.randrange(4)):
-                entry = await f.entry("/".join(handle.entry.names))
-                assert entry.id == handle.entry.id
+                # A rename is in the ledger a little earlier than in the table.
+                if not share.rest.is_moving:
+                    entry = await f.entry("/".join(handle.entry.names))
+                    assert entry.id == handle.entry.id
                 await asyncio.sleep(0)
             if mode.access & D and random_.random() < 0.3:
                 await code_of(client.set_delete_pending(handle))
