@@ -152,6 +152,12 @@ SAMPLES: dict[str, tuple[Sample, Sample]] = {
     "rehydrate_standard_seconds": seconds("rehydrate-standard-seconds"),
     "rehydrate_high_seconds": seconds("rehydrate-high-seconds"),
     "last_access_time_tracking": switch("last-access-time-tracking"),
+    "admin_port": (port("admin", 0), port("admin", 65_535)),
+    "admin_host": (text("--admin-host", "0.0.0.0"), text("--admin-host", "::1")),
+    "admin_token_file": (
+        file("--admin-token-file", "/tokens/one"),
+        file("--admin-token-file", "/tokens/two"),
+    ),
     "copy_sources": (
         Sample(
             ("--copy-source", "Example.com", "--copy-source", "[::1]:8080"),

@@ -23,6 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etagere import descriptors, directories
+from etagere.admin.child import (
+    ADMIN_NAME,
+    AdminAccess,
+    BadAdminToken,
+    admin_access,
+    admin_main,
+)
 from etagere.backup import restoring
 from etagere.bodies import collector
 from etagere.bodies import files as body_files
@@ -229,6 +236,7 @@ def _serve_in(
 ) -> int:
     tls = _tls(settings)
     users = _users(settings)
+    access = _admin_access(settings)
     descriptors_max = descriptors.raise_limit()
     asked = {
         "blob": settings.blob_port,
@@ -249,6 +257,10 @@ def _serve_in(
             service: held.enter_context(_bind(settings.host, port, f"--{service}-port"))
             for service, port in asked.items()
         }
+        admin = None
+        if settings.admin_port is not None:
+            admin = _bind(settings.admin_host, settings.admin_port, "--admin-port", "--admin-host")
+            held.enter_context(admin)
         if not claims_first:
             held.enter_context(_claimed(directory))
         children = engine_children(directory, config, accept_clock=accept_clock)
@@ -256,7 +268,9 @@ def _serve_in(
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         workers = settings.workers or _workers_for_cores()
         front_ends = workers + 1  # one for files
-        announce_all = ReadyBarrier(front_ends, lambda: announce(ports))
+        announced = ports if admin is None else {**ports, "admin": admin.getsockname()[1]}
+        processes = front_ends if admin is None else front_ends + 1
+        announce_all = ReadyBarrier(processes, lambda: announce(announced))
         front_config = _for_descriptors(descriptors_max, _for_one_of(front_ends, config))
         front_config = _for_memory(_memory_bytes(), front_config)
         front_end_table = FrontEndTable(front_ends, len(sockets))
@@ -282,6 +296,16 @@ def _serve_in(
             children[name] = others.main(name, number)
         files = front_end(file_front.assemble, file_front.SERVICES, range(workers, front_ends))
         children["file front end"] = files.main("file front end", workers)
+        if admin is not None and access is not None:
+            children[ADMIN_NAME] = admin_main(
+                directory,
+                front_config,
+                admin,
+                access,
+                tuple(children),
+                None if access.is_local else tls,
+                announce_all,
+            )
         return _supervise(directory, children)
 
 
@@ -331,7 +355,17 @@ def _memory_bytes() -> int:
     return memory_bytes
 
 
-def _bind(host: str, port: int, port_flag: str) -> socket.socket:
+def _admin_access(settings: Settings) -> AdminAccess | None:
+    """Returns who may use the admin port; None if there is none."""
+    if settings.admin_port is None:
+        return None
+    try:
+        return admin_access(settings)
+    except BadAdminToken as error:
+        raise CannotUse(str(error)) from error
+
+
+def _bind(host: str, port: int, port_flag: str, host_flag: str = "--host") -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -346,7 +380,7 @@ def _bind(host: str, port: int, port_flag: str) -> socket.socket:
         # A name that cannot even be looked up is a TypeError.
         why = getattr(error, "strerror", "not an address")
         raise CannotUse(
-            f"cannot listen on host {host!r}: {why}; choose another with --host"
+            f"cannot listen on host {host!r}: {why}; choose another with {host_flag}"
         ) from error
     listener.setblocking(False)
     return listener

@@ -7,6 +7,7 @@ import base64
 import ipaddress
 from collections.abc import Mapping
 
+from etagere.admin.child import is_local
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.cli import CLEAN, CommandError, notify, settings_of
 from etagere.cli.account import open_store, require_name
@@ -92,6 +93,13 @@ def endpoint(settings: Settings, port: int) -> str:
 def smb_endpoint(settings: Settings, port: int) -> str:
     """Returns the URL of the SMB server for clients."""
     return f"smb://{client_host(settings.host)}:{port}"
+
+
+def admin_endpoint(settings: Settings, port: int) -> str:
+    """Returns the URL of the admin port. It uses TLS only if other machines can reach it."""
+    is_secure = settings.tls_cert is not None and not is_local(settings.admin_host)
+    scheme = "https" if is_secure else "http"
+    return f"{scheme}://{client_host(settings.admin_host)}:{port}"
 
 
 def _find_key(name: str, settings: Settings) -> bytes:

@@ -12,6 +12,7 @@ from etagere import app
 from etagere.cli import CommandError, settings_of
 from etagere.cli.connection_string import (
     DEVELOPMENT_STORAGE,
+    admin_endpoint,
     client_host,
     connection_string,
     endpoint,
@@ -80,12 +81,15 @@ def run(arguments: argparse.Namespace) -> int:
     supervisor = os.getpid()
 
     def announce(ports: Mapping[str, int]) -> None:
-        rest = {service: port for service, port in ports.items() if service != "smb"}
-        smb_port = ports.get("smb")
-        print(_startup_message(settings, rest, smb_port, supervisor), file=sys.stderr, flush=True)
+        rest = {name: port for name, port in ports.items() if name not in ("smb", "admin")}
+        smb_port, admin_port = ports.get("smb"), ports.get("admin")
+        message = _startup_message(settings, rest, smb_port, admin_port, supervisor)
+        print(message, file=sys.stderr, flush=True)
         listed = [f"{service}={endpoint(settings, port)}" for service, port in rest.items()]
         if smb_port is not None:
             listed.append(f"smb={smb_endpoint(settings, smb_port)}")
+        if admin_port is not None:
+            listed.append(f"admin={admin_endpoint(settings, admin_port)}")
         print("READY", *listed, flush=True)
 
     try:
@@ -97,7 +101,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _startup_message(
-    settings: Settings, ports: Mapping[str, int], smb_port: int | None, pid: int
+    settings: Settings,
+    ports: Mapping[str, int],
+    smb_port: int | None,
+    admin_port: int | None,
+    pid: int,
 ) -> str:
     """Returns the lines that tell the user how to connect to the server. The only key that they may
     contain is public. `ports` are those of the REST services."""
@@ -112,6 +120,7 @@ def _startup_message(
         *((service, f"{endpoint(settings, port)}/{name}") for service, port in ports.items()),
         *zip(("connect", ""), connect, strict=False),
         *zip(("smb", "", "", ""), _mount_commands(settings, smb_port, name), strict=False),
+        *(() if admin_port is None else (("admin", admin_endpoint(settings, admin_port)),)),
         ("data", kept if settings.memory else settings.data.absolute()),
         ("stop", f"^C, or kill {pid}"),
     ]

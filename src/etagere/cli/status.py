@@ -155,9 +155,8 @@ def _print(
             for job in health.jobs if health is not None else ():
                 print(f"    {_job_line(job, health.now if health is not None else 0.0)}")
     whole = "complete" if disk.reserve_is_whole else "released"
-    print(
-        f"disk       {size_text(disk.free_bytes)} free; reserve {size_text(disk.reserve_bytes)}, {whole}"
-    )
+    kept = size_text(disk.reserve_bytes)
+    print(f"disk       {size_text(disk.free_bytes)} free; reserve {kept}, {whole}")
     print(f"ledger     {size_text(disk.ledger_bytes)}; write-ahead log {size_text(disk.log_bytes)}")
     if clock_seconds is not None:
         print(f"clock      the store's date is {clock_seconds:+.3f} s from the clock")

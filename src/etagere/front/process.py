@@ -132,7 +132,7 @@ class FrontEnd:
 
     async def _run(self, name: str, number: int, lifeline: int) -> None:
         allocation.keep_memory()  # before there are threads
-        stopped = _stop_signal(lifeline)
+        stopped = stop_signal(lifeline)
         context = self._context(number)
         assembly = self.assemble(context)
         servers = self._start_servers(assembly, context)
@@ -147,7 +147,7 @@ class FrontEnd:
         ):
             self.announce()
             await stopped.wait()
-        await _do_all(
+        await run_all_steps(
             ("drain connections", lambda: _drain(servers)),
             ("stop jobs", jobs.stop),
             *assembly.closing,
@@ -248,7 +248,7 @@ def _take_snapshot(sources: Sequence[MetricSource]) -> Snapshot:
     return snapshot
 
 
-async def _do_all(*steps: StopStep) -> None:
+async def run_all_steps(*steps: StopStep) -> None:
     """Runs all steps of an orderly stop in turn, even if some of them fail."""
     for what, step in steps:
         try:
@@ -264,7 +264,7 @@ async def _drain(servers: Sequence[HttpServer | SmbServer]) -> None:
             logger.error("could not drain a port while stopping", exc_info=error)
 
 
-def _stop_signal(lifeline: int) -> asyncio.Event:
+def stop_signal(lifeline: int) -> asyncio.Event:
     """Returns an event that is set when the supervisor stops this process, or is gone."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -159,6 +159,17 @@ class Settings:
     last_access_time_tracking: bool = _setting(
         _SWITCH, False, "track and return when blobs were last read or written"
     )
+    admin_port: int | None = _setting(
+        _PORT, None, "the port for health and metrics; 0 selects a free port"
+    )
+    admin_host: str = _setting(
+        _ADDRESS,
+        "127.0.0.1",
+        "the address of that port; others than loopback addresses require `admin_token_file`",
+    )
+    admin_token_file: Path | None = _setting(  # noqa: RUF009
+        _FILE, None, "a file with the token that requests to that port must present"
+    )
     copy_sources: tuple[CopySource, ...] = _setting(
         CopySources(),
         (),

@@ -1,0 +1,1 @@
+"""The admin process: health, readiness and metrics of a server over HTTP."""

@@ -1,0 +1,101 @@
+"""The admin process: answers requests about the server, whatever its other processes do.
+
+It has its own event loop and reads the ledger itself, so that it answers while front ends are
+saturated or stuck.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from etagere.admin.application import AdminApplication
+from etagere.admin.child import ADMIN_NAME, AdminAccess
+from etagere.admin.collecting import ServerObserver
+from etagere.admin.counting import COUNT_PAUSE_SECONDS, SEGMENTS_PAUSE_SECONDS, StoreCounter
+from etagere.config import MIB, Config
+from etagere.engine.sqlite import SqliteEngine
+from etagere.front.process import run_all_steps, stop_signal
+from etagere.gc_tuning import tune_gc
+from etagere.jobs.health import ChildHealth, answering
+from etagere.jobs.supervision import Job, JobSupervisor
+from etagere.protocol.http.limits import Limits
+from etagere.protocol.http.memory import MemoryBudget
+from etagere.protocol.http.pool import ConnectionPool
+from etagere.protocol.http.server import HttpServer
+
+_LIMITS: Final = Limits(
+    target_bytes_max=2 * 1024,
+    head_bytes_max=16 * 1024,
+    headers_max=64,
+    idle_seconds=60.0,
+    head_seconds=10.0,
+    behind_seconds_max=10.0,
+    discard_seconds_max=10.0,
+    discard_bytes_max=64 * 1024,
+)
+_CONNECTIONS_MAX: Final = 64
+_MEMORY_BYTES: Final = 32 * MIB
+_THREADS: Final = 4
+"""One per kind of question: an answer that waits for a stuck process must not delay others."""
+_DRAIN_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True)
+class AdminProcess:
+    """The configuration of the admin process."""
+
+    directory: Path
+    config: Config
+    listening: socket.socket
+    access: AdminAccess
+    others: tuple[str, ...]
+    """The names of the other children of the supervisor."""
+    tls: ssl.SSLContext | None
+
+    def run(self, lifeline: int, announce: Callable[[], None]) -> None:
+        """Runs until it is stopped. Calls `announce` when it answers requests."""
+        uvloop.run(self._run(lifeline, announce))
+
+    async def _run(self, lifeline: int, announce: Callable[[], None]) -> None:
+        stopped = stop_signal(lifeline)
+        # Pages are read once per count.
+        small_cache = replace(self.config, page_cache_bytes=self.config.stepping_cache_bytes)
+        engine = SqliteEngine(self.directory, small_cache)
+        counter = StoreCounter(engine)
+        jobs = JobSupervisor()
+        jobs.start(Job("counting objects", counter.count_objects, COUNT_PAUSE_SECONDS))
+        jobs.start(Job("examining segments", counter.examine_segments, SEGMENTS_PAUSE_SECONDS))
+        observer = ServerObserver(self.directory, self.others, own=jobs, store=counter)
+        with ThreadPoolExecutor(_THREADS, "observer") as threads:
+            server = HttpServer(
+                AdminApplication(observer, threads, self.access),
+                self.listening,
+                limits=_LIMITS,
+                tls=self.tls,
+                pool=ConnectionPool(_CONNECTIONS_MAX),
+                memory=MemoryBudget(_MEMORY_BYTES),
+            )
+            server.start()
+            tune_gc()
+            with answering(self.directory, ADMIN_NAME, lambda: _health(jobs)):
+                announce()
+                await stopped.wait()
+            await run_all_steps(
+                ("drain connections", lambda: server.drain(_DRAIN_SECONDS)),
+                ("stop jobs", jobs.stop),
+                ("close the engine", engine.close),
+            )
+
+
+def _health(jobs: JobSupervisor) -> ChildHealth:
+    return ChildHealth(os.getpid(), time.time(), jobs.health())
