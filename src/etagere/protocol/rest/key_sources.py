@@ -67,23 +67,23 @@ class FileKeys:
 
     def _check(self) -> None:
         self._checked = self._monotonic()
+        version = self._stat()
+        if version == self._version:
+            return
+        self._version = version
         try:
-            version = self._stat()
-            if version == self._version:
-                return
-            self._version = version
             self._keys = self._read()
-            logger.info("%s was read again: %d keys", self._path, len(self._keys))
         except KeysUnavailable as error:
-            if self._version is not None:
-                logger.warning("%s; the last keys stay in use", error)
-            self._version = None if not self._path.exists() else self._version
+            logger.warning("%s; the last keys stay in use", error)
+        else:
+            logger.info("%s was read again: %d keys", self._path, len(self._keys))
 
     def _stat(self) -> tuple[int, int, int] | None:
+        """Returns what changes with the file; None if it is not there."""
         try:
             found = self._path.stat()
-        except OSError as error:
-            raise KeysUnavailable(f"{self._path} cannot be read: {error.strerror}") from None
+        except OSError:
+            return None
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def _read(self) -> KeySet:
@@ -121,15 +121,18 @@ class FetchedKeys:
         try:
             async with asyncio.timeout(_WAIT_SECONDS_MAX):
                 await self.refresh()
-        except (TimeoutError, KeysUnavailable):
-            # Logged by the job, which fetches the keys, too, or here.
-            logger.warning("the keys of the token issuer could not be fetched for a request")
+        except TimeoutError:
+            logger.warning("the keys of the token issuer could not be fetched in time")
+        except KeysUnavailable as error:
+            logger.warning("the keys of the token issuer could not be fetched: %s", error)
         return self._keys
 
     async def refresh(self) -> None:
         """Fetches the keys, or waits for the fetch under way; raises `KeysUnavailable`."""
         if self._fetching is None:
             self._fetching = asyncio.create_task(self._replace())
+            # Nobody may be left to see how it ends.
+            self._fetching.add_done_callback(lambda task: task.cancelled() or task.exception())
         # A caller that gives up does not end the fetch, for which others may wait.
         await asyncio.shield(self._fetching)
 
