@@ -47,16 +47,16 @@ def rsa_key(key_id: str, bits: int = 2048, algorithm: str = "RS256") -> SigningK
 
 
 _CURVES: Final = {
-    "ES256": ec.SECP256R1,
-    "ES384": ec.SECP384R1,
-    "ES512": ec.SECP521R1,
-    "ES256K": ec.SECP256K1,
+    "ES256": ec.SECP256R1(),
+    "ES384": ec.SECP384R1(),
+    "ES512": ec.SECP521R1(),
+    "ES256K": ec.SECP256K1(),
 }
 
 
 @cache
 def ec_key(key_id: str, algorithm: str = "ES256") -> SigningKey:
-    return SigningKey(key_id, ec.generate_private_key(_CURVES[algorithm]()), algorithm)
+    return SigningKey(key_id, ec.generate_private_key(_CURVES[algorithm]), algorithm)
 
 
 @cache

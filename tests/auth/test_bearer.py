@@ -453,7 +453,8 @@ def test_the_challenge_is_what_clients_parse() -> None:
         StorageHttpChallenge,
     )
 
-    parsed = StorageHttpChallenge(challenge("https://login.example.com/tenant"))
+    text = challenge("https://login.example.com/tenant")
+    parsed = StorageHttpChallenge(text)  # type: ignore[no-untyped-call]
     assert parsed.tenant_id == "tenant"
     assert parsed.resource_id == "https://storage.azure.com"
     assert json.dumps(parsed.scheme) == '"Bearer"'

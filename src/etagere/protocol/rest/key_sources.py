@@ -109,15 +109,17 @@ class FetchedKeys:
         self._text = b""
         self._keys = KeySet({})
         self._fetching: asyncio.Task[None] | None = None
-        self._ended = -UNKNOWN_KEY_PAUSE_SECONDS
+        self._renewed = -UNKNOWN_KEY_PAUSE_SECONDS
 
     def current(self) -> KeySet:
         return self._keys
 
     async def renewed(self) -> KeySet:
-        is_early = self._monotonic() - self._ended < UNKNOWN_KEY_PAUSE_SECONDS
-        if self._fetching is None and is_early:
-            return self._keys
+        if self._fetching is None:
+            now = self._monotonic()
+            if now - self._renewed < UNKNOWN_KEY_PAUSE_SECONDS:
+                return self._keys
+            self._renewed = now
         try:
             async with asyncio.timeout(_WAIT_SECONDS_MAX):
                 await self.refresh()
@@ -148,5 +150,4 @@ class FetchedKeys:
         except BadKeySet as error:
             raise KeysUnavailable(f"the document {error}") from None
         finally:
-            self._ended = self._monotonic()
             self._fetching = None
