@@ -391,12 +391,11 @@ def _users(settings: Settings) -> UserAuthenticator | None:
     if settings.oauth == "off":
         return None
     # The libraries for tokens take a while to load; imported here, they are loaded once.
-    from etagere.protocol.rest.key_sources import KeysUnavailable  # noqa: PLC0415
-    from etagere.protocol.rest.user_authentication import user_authenticator  # noqa: PLC0415
+    from etagere.protocol.rest import key_sources, user_authentication  # noqa: PLC0415
 
     try:
-        return user_authenticator(settings)
-    except KeysUnavailable as error:
+        return user_authentication.user_authenticator(settings)
+    except key_sources.KeysUnavailable as error:
         raise CannotUse(str(error)) from error
 
 

@@ -67,7 +67,7 @@ class _Jwk(msgspec.Struct):
     kty: str = ""
     kid: str = ""
     use: str = "sig"
-    key_ops: list[str] = ["verify"]
+    key_ops: tuple[str, ...] = ("verify",)
     alg: str = ""
     crv: str = ""
     n: str = ""
