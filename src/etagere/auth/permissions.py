@@ -45,8 +45,8 @@ class Permission(NamedTuple):
     resource_types: str
     """An account token must have one of these resource types."""
     account_letters: str | None
-    right: Right | None
-    """The right that a user with a bearer token needs. None: no user is allowed to."""
+    right: Right
+    """The right that a user with a bearer token needs."""
     service_letters: str | None = None
     """The letters that a service or user delegation token needs."""
     resources: frozenset[str] = frozenset()
@@ -104,13 +104,13 @@ def on_service_properties(letters: str) -> Permission:
 
 def on_account_information(letters: str) -> Permission:
     """Any account token is enough; a service token needs these letters."""
-    return Permission("sco", "", Right.READ, letters, _BLOB_OR_SNAPSHOT)
+    return Permission("sco", "", Right.PROPERTIES, letters, _BLOB_OR_SNAPSHOT)
 
 
-def on_batch(*resources: str) -> Permission:
+def on_batch(*resources: str, right: Right = NO_RIGHT) -> Permission:
     """Every part of a batch is authorized by itself, so the batch needs no letter. `resources` are
     those of the service tokens that it accepts."""
-    return Permission("sco", "", NO_RIGHT, "" if resources else None, frozenset(resources))
+    return Permission("sco", "", right, "" if resources else None, frozenset(resources))
 
 
 def on_container(letters: str | None, public: Public = Public.NEVER) -> Permission:
@@ -119,13 +119,18 @@ def on_container(letters: str | None, public: Public = Public.NEVER) -> Permissi
 
 
 def on_batch_in_container() -> Permission:
-    return Permission("co", "", NO_RIGHT, "", _CONTAINER)
+    return Permission("co", "", Right.WRITE, "", _CONTAINER)
 
 
 def on_list_of_blobs(letters: str, public: Public = Public.NEVER) -> Permission:
     return Permission(
         "c", letters, _RIGHTS[letters], letters, _CONTAINER_OR_DIRECTORY, public=public
     )
+
+
+def on_blobs_of_account(letters: str) -> Permission:
+    """The reference names the resource type of objects, although the request is to the service."""
+    return Permission("so", letters, _RIGHTS[letters])
 
 
 def on_blobs_of_container(letters: str) -> Permission:
@@ -142,6 +147,12 @@ def on_blob_or_snapshot(letters: str, public: Public = Public.NEVER) -> Permissi
     return Permission("o", letters, _RIGHTS[letters], letters, _BLOB_OR_SNAPSHOT, public=public)
 
 
+def on_blob_deletion(letters: str) -> Permission:
+    """A token for a version is not enough: the deletion of a version needs a letter of its own."""
+    resources = _BLOB_OR_SNAPSHOT - {"bv"}
+    return Permission("o", letters, _RIGHTS[letters], letters, resources)
+
+
 READ_BLOB: Final = on_blob_or_snapshot("r", Public.BLOB)
 """Also needed for the source of a copy."""
 
@@ -154,10 +165,6 @@ def on_messages(letters: str, service_letters: str | None) -> Permission:
     # Users who may process messages may peek at them, but not read the properties of the queue.
     right = Right.PEEK if letters == "r" else _RIGHTS[letters]
     return _on_queue_or_table("o", letters, service_letters, right)
-
-
-TABLE_ACL: Final = Permission("c", None, None)
-"""Only callers with the key read and set the access policies of tables."""
 
 
 def on_tables(letters: str) -> Permission:
@@ -183,9 +190,14 @@ READ_ENTITIES: Final = on_entity("r")
 # renames; their letters follow from what the operations do.
 
 
+def on_shares(letters: str) -> Permission:
+    """For the list of shares."""
+    return Permission("s", letters, Right.SHARES)
+
+
 def on_share(letters: str | None) -> Permission:
-    """Service tokens are never enough."""
-    return Permission("c", letters, _RIGHTS[letters])
+    """Service tokens are never enough, nor are roles for the files in it."""
+    return Permission("c", letters, Right.SHARES)
 
 
 def on_share_permissions(letters: str) -> Permission:
@@ -322,9 +334,6 @@ def _by_right(
     if service == "file" and not user.intends_backup:
         return Refusal("MissingRequiredHeader", {"HeaderName": FILE_REQUEST_INTENT})
     right = permission.right
-    if right is None:
-        # What the service answers, as if the caller were anonymous.
-        return Refusal("ResourceNotFound")
     for letter in extra_letters:
         right |= _RIGHTS[letter]
     return Permit() if user.may(right, service) else Refusal("AuthorizationPermissionMismatch")
