@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from etagere.metrics.snapshots import Snapshot
+from etagere.telemetry.logs import name_process
 
 logger = logging.getLogger(__name__)
 
@@ -234,6 +235,7 @@ class Supervisor:
         status = 1
         try:
             os.close(self._life)
+            name_process(child.name)
             for number in _SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C on a terminal is for the supervisor

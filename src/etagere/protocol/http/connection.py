@@ -207,6 +207,7 @@ class Connection(asyncio.Protocol):
             response = self._application.malformed(refusal.status, refusal.detail, request.method)
         except Exception as error:
             response = self._application.failed(request, error)
+        request.server_seconds = time.monotonic() - max(began, request.body.completed_at)
         if isinstance(response.body, bytes) and len(response.body) > SMALL_BYTES_MAX:
             response = self._within_memory(request, response, len(response.body))
         try:
