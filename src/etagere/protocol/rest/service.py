@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from etagere.auth.permissions import Permission, authorize
 from etagere.auth.principal import Anonymous, TokenHolder
 from etagere.auth.request import octets
+from etagere.bodies.store import BodyCorrupt
 from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if, unwrap
 from etagere.errors import Refusal
 from etagere.metrics.counters import UNKNOWN, ServiceCounters
@@ -33,7 +34,7 @@ from etagere.protocol.rest.refusals import (
 from etagere.protocol.rest.requests import check_timeout
 from etagere.protocol.rest.responses import Headers
 from etagere.telemetry.context import REQUEST_ID
-from etagere.telemetry.formats import fields
+from etagere.telemetry.formats import describe_exception, fields
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +124,9 @@ class Service(ABC):
             # unknown.
             logger.error("a request failed: %s", fault, extra=_log_fields(exchange))
             return self._refused(exchange, Refusal("ServerBusy"))
+        except BodyCorrupt as damage:
+            logger.error("a request failed: %s", damage, extra=_log_fields(exchange))
+            return self._refused(exchange, Refusal("InternalError"))
         except Unknown as unknown:
             extra = _log_fields(exchange)
             logger.error("the outcome of a request is unknown: %s", unknown, extra=extra)
@@ -208,10 +212,19 @@ class Service(ABC):
 
     def busy(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
+        exchange.request_id = REQUEST_ID.get() or exchange.request_id
         response = _as_error_to(request.method, self._refused(exchange, Refusal("ServerBusy")))
         response.headers = [*exchange.common_headers(), *response.headers]
         response.notes = exchange
         return response
+
+    def cut_off(self, _request: Request, error: Exception) -> None:
+        is_known = isinstance(error, OSError | Fault | BodyCorrupt)
+        logger.error(
+            "could not send all of a response; closing the connection: %s",
+            describe_exception(error),
+            exc_info=None if is_known else error,
+        )
 
     def sent(self, request: Request, response: Response, seconds: float) -> None:
         notes = response.notes
