@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder
+from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, User
 from etagere.protocol.http.messages import Request, Response
 from etagere.telemetry.context import NO_REQUEST
 from etagere.telemetry.formats import fields, printable, text_process_name
@@ -220,6 +220,8 @@ def _describe_principal(exchange: Exchange) -> tuple[str, str, str]:
         case TokenHolder():
             user = printable(principal.delegating_user)
             return f"{principal.kind.value}_sas", user, printable(principal.correlation_id)
+        case User():
+            return "user", printable(principal.object_id), ""
         case Anonymous():
             return "anonymous", "", ""
     return "", "", ""
