@@ -172,6 +172,13 @@ SAMPLES: dict[str, tuple[Sample, Sample]] = {
             (CopySource("10.0.0.1", 80),),
         ),
     ),
+    "log_format": (text("--log-format", "json"), text("--log-format", "text")),
+    "log_level": (text("--log-level", "debug"), text("--log-level", "error")),
+    "access_log": switch("access-log"),
+    "log_slow_milliseconds": (
+        Sample(("--log-slow-milliseconds", "0"), "0", "0", 0),
+        Sample(("--log-slow-milliseconds", "3600000"), "3600000", "3600000", 3_600_000),
+    ),
 }
 PARTNERS = {"tls_cert": "tls_key", "tls_key": "tls_cert"}
 """Settings that must be set together."""

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import fcntl
 import logging
+import math
 import os
 import shutil
 import socket
@@ -222,11 +223,13 @@ def serve_engine(directory: Path, config: Config, clock: Clock | None = None) ->
 def serve(settings: Settings, announce: Announce, *, accept_clock: bool = False) -> int:
     """Runs a server until stopped; returns an exit status. With `accept_clock`, even if the times
     in the store are implausible."""
+    config = Config(slow_seconds=settings.log_slow_milliseconds / 1_000 or math.inf)
     if not settings.memory:
-        return _serve_in(settings.data, settings, Config(), announce, accept_clock)
+        return _serve_in(settings.data, settings, config, announce, accept_clock)
     directory = Path(tempfile.mkdtemp(prefix="etagere-"))
     try:
-        return _serve_in(directory, settings, Config(durable=False), announce, accept_clock)
+        config = replace(config, durable=False)
+        return _serve_in(directory, settings, config, announce, accept_clock)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -67,3 +67,5 @@ class Config:
     # Deletes must work on a full disk: this much is kept allocated for the ledger, and bodies leave
     # this much free. Several times the size of the write-ahead log, which needs it.
     reserve_bytes: int = 64 * MIB
+    # Requests and operations that take longer are logged.
+    slow_seconds: float = 1.0

@@ -35,6 +35,15 @@ class FilePart(NamedTuple):
     offset: int
     length: int
     keeper: object
+    segment: int | None = None
+    """The number of the segment that the file is, for error messages."""
+
+    def unreadable(self, error: OSError) -> OSError:
+        """Returns an error of reading this part, with its place."""
+        place = f"segment {self.segment} at {self.offset}"
+        if error.errno is None:
+            return OSError(f"{place}: {error}")
+        return OSError(error.errno, os.strerror(error.errno), place)
 
 
 def raise_limit() -> int:

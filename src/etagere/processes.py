@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from etagere.metrics.snapshots import Snapshot
+from etagere.telemetry.logs import name_process
 
 logger = logging.getLogger(__name__)
 
@@ -234,6 +235,7 @@ class Supervisor:
         status = 1
         try:
             os.close(self._life)
+            name_process(child.name)
             for number in _SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C on a terminal is for the supervisor
@@ -289,15 +291,16 @@ class Supervisor:
 
     def _stop(self) -> None:
         self._stopping = True
-        self._stop_together(self._children[1:])
+        self._stop_together(self._children[1:], server=self._children[0])
         self._stop_together(self._children[:1])
 
-    def _stop_together(self, children: Sequence[_Child]) -> None:
+    def _stop_together(self, children: Sequence[_Child], server: _Child | None = None) -> None:
+        """Stops children. `server` is a child that they need until they have stopped."""
         for child in children:
             if child.pid:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child.pid, signal.SIGTERM)
-        self._wait_for(children)
+        self._wait_for(children, server)
         for child in children:
             if child.pid:
                 logger.error("%s (pid %d) did not stop; killing it", child.name, child.pid)
@@ -305,16 +308,26 @@ class Supervisor:
                 os.waitpid(child.pid, 0)
                 child.pid = 0
 
-    def _wait_for(self, children: Sequence[_Child]) -> None:
+    def _has_ended(self, child: _Child) -> bool:
+        if child.pid and os.waitpid(child.pid, os.WNOHANG)[0]:
+            child.pid = 0
+        return not child.pid
+
+    def _wait_for(self, children: Sequence[_Child], server: _Child | None) -> None:
         """Waits until these children have ended or the grace period is over."""
         deadline = time.monotonic() + self._grace_seconds
+        may_restart = server is not None and self._status != EXIT_FINAL
         while True:
-            for child in children:
-                if child.pid and os.waitpid(child.pid, os.WNOHANG)[0]:
-                    child.pid = 0
+            running = [child for child in children if not self._has_ended(child)]
             left = deadline - time.monotonic()
-            if left <= 0 or not any(child.pid for child in children):
+            if left <= 0 or not running:
                 return
+            if server is not None and may_restart and self._has_ended(server):
+                # Once. The others may have data that only this child can store.
+                may_restart = False
+                logger.error("%s exited before the others had stopped; restarting it", server.name)
+                with contextlib.suppress(OSError):
+                    self._fork(server)
             received = signal.sigtimedwait(_SIGNALS, left)
             # Not on a second SIGTERM: some tools send one to the process and one to its group.
             if received is not None and received.si_signo == signal.SIGINT:

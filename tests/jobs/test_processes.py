@@ -107,6 +107,32 @@ def test_all_but_the_first_stop_together(tmp_path: Path) -> None:
     assert time.monotonic() - began < 1.5
 
 
+@pytest.mark.parametrize("exits", [1, 2])
+def test_the_first_is_restarted_once_while_the_others_stop(tmp_path: Path, exits: int) -> None:
+    """The others may have data that only the first can store."""
+
+    def other(lifeline: int) -> None:
+        _wait(lifeline)
+        (tmp_path / "stopping").touch()
+        deadline = time.monotonic() + 1.0
+        while len(list(tmp_path.glob("first *"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.3)
+
+    def first(lifeline: int) -> None:
+        (tmp_path / f"first {os.getpid()}").touch()
+        if len(list(tmp_path.glob("first *"))) <= exits:
+            while not (tmp_path / "stopping").exists():
+                time.sleep(0.01)
+            os._exit(1)
+        _wait(lifeline)
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    _after(0.3)
+    assert Supervisor({"first": first, "other": other}).run() == 0
+    assert len(list(tmp_path.glob("first *"))) == 2
+
+
 class FailingStatusSocket:
     """A socket on which no response can be sent."""
 

@@ -79,6 +79,9 @@ class AdminApplication:
     def busy(self, _request: Request) -> Response:
         return _text(503, "Too many responses are waiting to be read.")
 
+    def cut_off(self, _request: Request, error: Exception) -> None:
+        logger.error("could not send all of a response of the admin port", exc_info=error)
+
     def sent(self, _request: Request, _response: Response, _seconds: float) -> None:
         """Records nothing: requests are frequent, and all alike."""
 

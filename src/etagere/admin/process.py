@@ -6,6 +6,7 @@ saturated or stuck.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import ssl
@@ -32,6 +33,7 @@ from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.pool import ConnectionPool
 from etagere.protocol.http.server import HttpServer
+from etagere.telemetry.logs import handle_loop_error
 
 _LIMITS: Final = Limits(
     target_bytes_max=2 * 1024,
@@ -68,6 +70,7 @@ class AdminProcess:
 
     async def _run(self, lifeline: int, announce: Callable[[], None]) -> None:
         stopped = stop_signal(lifeline)
+        asyncio.get_running_loop().set_exception_handler(handle_loop_error)
         # Pages are read once per count.
         small_cache = replace(self.config, page_cache_bytes=self.config.stepping_cache_bytes)
         engine = SqliteEngine(self.directory, small_cache)

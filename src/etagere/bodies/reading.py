@@ -21,9 +21,11 @@ from etagere.bodies.contents import (
     require_intact,
     segments_of,
 )
+from etagere.bodies.disk import fault_of
 from etagere.bodies.store import BodyCorrupt
 from etagere.coordination.interface import Pin
 from etagere.descriptors import FilePart, OpenFile
+from etagere.engine.interface import Fault
 
 if TYPE_CHECKING:
     from etagere.bodies.files import FileBodyStore
@@ -65,7 +67,10 @@ class FileBodyReader:
                 chunks.append(bytes(part.length))
                 continue
             segment, offset, length, crc = part
-            data = await store.read_from(store.segment_file(segment), length, offset)
+            try:
+                data = await store.read_from(store.segment_file(segment), length, offset)
+            except OSError as error:
+                raise _unreadable(segment, offset, error) from None
             if len(data) < length:
                 raise BodyCorrupt(f"segment {segment} ends before {offset + length}")
             if crc is not None and crc64nvme(data) != crc:
@@ -87,7 +92,11 @@ class FileBodyReader:
             if not isinstance(part, SegmentRange):
                 continue
             segment, offset, length, crc = part
-            if await store.read_into(store.segment_file(segment), view, offset) < length:
+            try:
+                count = await store.read_into(store.segment_file(segment), view, offset)
+            except OSError as error:
+                raise _unreadable(segment, offset, error) from None
+            if count < length:
                 raise BodyCorrupt(f"segment {segment} ends before {offset + length}")
             if crc is not None and crc64nvme(view) != crc:
                 raise BodyCorrupt(f"segment {segment} at {offset}: checksum")
@@ -123,7 +132,10 @@ class FileBodyReader:
         file = store.segment_file(segment_range.segment)
         at, end, crc = segment_range.offset, segment_range.offset + segment_range.length, 0
         while at < end:
-            chunk = await store.read_from(file, min(_READ_BYTES, end - at), at)
+            try:
+                chunk = await store.read_from(file, min(_READ_BYTES, end - at), at)
+            except OSError as error:
+                raise _unreadable(segment_range.segment, at, error) from None
             if not chunk:
                 raise BodyCorrupt(f"segment {segment_range.segment} ends before {end}")
             at += len(chunk)
@@ -145,6 +157,12 @@ class FileBodyReader:
 
     def _file_of(self, segment: int | None) -> OpenFile:
         return self._store.zeros() if segment is None else self._store.segment_file(segment)
+
+
+def _unreadable(segment: int, offset: int, error: OSError) -> Fault:
+    """Returns the fault for a segment that the disk cannot read."""
+    fault = fault_of(error)
+    return Fault(fault.reason, f"segment {segment} at {offset}: {fault.detail}")
 
 
 def _zeros(length: int) -> Iterator[bytes]:
@@ -196,6 +214,6 @@ def _opened_in_turn(
     last_use = {run.segment: number for number, run in enumerate(found)}
     for number, (segment, offset, length) in enumerate(found):
         file = open_file(segment)
-        yield FilePart(file.descriptor, offset, length, file)
+        yield FilePart(file.descriptor, offset, length, file, segment)
         if segment is not None and last_use[segment] == number:
             pin.release(segment)

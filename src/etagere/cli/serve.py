@@ -19,10 +19,11 @@ from etagere.cli.connection_string import (
     is_development_storage,
     smb_endpoint,
 )
-from etagere.protocol import access_log
 from etagere.settings import Settings
 from etagere.settings.loading import add_arguments as add_settings
 from etagere.settings.values import DEVELOPMENT_ACCOUNT
+from etagere.telemetry.formats import fields
+from etagere.telemetry.logs import configure as configure_logs
 
 NAME = "serve"
 SUMMARY = "run the server"
@@ -63,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
-    _log()
+    configure_logs(settings.log_format, settings.log_level)
     if settings.oauth == "development":
         logger.warning(
             "oauth = development: every program on this machine can use every account with a token "
@@ -83,13 +84,17 @@ def run(arguments: argparse.Namespace) -> int:
     def announce(ports: Mapping[str, int]) -> None:
         rest = {name: port for name, port in ports.items() if name not in ("smb", "admin")}
         smb_port, admin_port = ports.get("smb"), ports.get("admin")
-        message = _startup_message(settings, rest, smb_port, admin_port, supervisor)
-        print(message, file=sys.stderr, flush=True)
         listed = [f"{service}={endpoint(settings, port)}" for service, port in rest.items()]
         if smb_port is not None:
             listed.append(f"smb={smb_endpoint(settings, smb_port)}")
         if admin_port is not None:
             listed.append(f"admin={admin_endpoint(settings, admin_port)}")
+        if settings.log_format == "text":
+            message = _startup_message(settings, rest, smb_port, admin_port, supervisor)
+            print(message, file=sys.stderr, flush=True)
+        else:
+            endpoints = dict(one.split("=", 1) for one in listed)
+            logger.info("the server is ready", extra=fields(**endpoints))
         print("READY", *listed, flush=True)
 
     try:
@@ -139,15 +144,3 @@ def _mount_commands(settings: Settings, port: int | None, account: str) -> list[
         f"Windows: net use * \\\\{host}\\SHARE /user:{account}{windows_port}",
         f"macOS: mount_smbfs //{account}@{host}:{port}/SHARE DIR",
     ]
-
-
-def _log() -> None:
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-    )
-    lines = logging.StreamHandler()
-    lines.setFormatter(logging.Formatter(access_log.LINE))
-    access_log.logger.addHandler(lines)
-    access_log.logger.propagate = False

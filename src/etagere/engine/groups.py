@@ -35,6 +35,7 @@ from etagere.engine.vacuum import Vacuum
 from etagere.engine.wire import Outcome
 from etagere.engine.workspace import At, Row, TransactionLost, Workspace
 from etagere.metrics.counters import WriterCounters
+from etagere.telemetry.formats import describe_exception, fields
 
 logger = logging.getLogger(__name__)
 
@@ -247,7 +248,9 @@ class Writer:
         try:
             return self._run_and_commit(group)
         except TransactionLost as lost:
-            logger.warning("rolled back a group of %d operations: %s", len(group), lost)
+            logger.warning(
+                "rolled back a group of %d operations: %s", len(group), lost, extra=_origins(group)
+            )
             return [self._run_alone(request) for request in group]
 
     def _run_alone(self, request: wire.Request) -> Answer:
@@ -263,21 +266,31 @@ class Writer:
                     self._reserve.release()
                     continue
                 fault = ledger.fault_of(lost.error)
+                logger.error("an operation failed: %s", fault, extra=_origin(request))
                 return _fault(fault.reason, fault.detail)
 
     def _run_and_commit(self, group: Sequence[wire.Request]) -> list[Answer]:
         self._changed = False
         try:
             answers, hooks = self._run_operations(group)
+            began = time.monotonic()
             doubt = self._commit()
         except TransactionLost:
             self._roll_back()
             self._workspace.clear()
             raise
         if doubt is not None:
-            logger.error("the commit of %d operations failed: %s", len(group), doubt)
+            logger.error(
+                "the commit of %d operations failed: %s", len(group), doubt, extra=_origins(group)
+            )
             self._reopen()
             return [Answer(Outcome.UNKNOWN, ENCODE(doubt))] * len(answers)
+        seconds = time.monotonic() - began
+        if seconds > self._config.slow_seconds:
+            extra = _origins(group[: len(answers)])
+            logger.warning(
+                "a commit of %d operations took %.3f s", len(answers), seconds, extra=extra
+            )
         for hook, argument in hooks:
             _call(hook, argument)
         return answers
@@ -291,15 +304,21 @@ class Writer:
             raise TransactionLost(error) from error
         hooks: list[tuple[Callable[[Any], None], Any]] = []
         answers: list[Answer] = []
-        deadline = time.monotonic() + self._config.group_seconds_max
+        slow_seconds = self._config.slow_seconds
+        began = time.monotonic()
+        deadline = began + self._config.group_seconds_max
         for request in group:
-            if answers and time.monotonic() > deadline:
+            if answers and began > deadline:
                 break
             transaction = WriteTransaction(self, self._cursor, self._workspace)
             answer = self._attempt(request, transaction)
             if transaction.hooks and answer.outcome is Outcome.RESULT:
                 hooks += transaction.hooks
             answers.append(answer)
+            ended = time.monotonic()
+            if ended - began > slow_seconds:
+                logger.warning("an operation took %.3f s", ended - began, extra=_origin(request))
+            began = ended
         return answers, hooks
 
     def _attempt(self, request: wire.Request, transaction: WriteTransaction) -> Answer:
@@ -310,17 +329,19 @@ class Writer:
         except Refused as refused:
             answer = Answer(Outcome.REFUSED, ENCODE(refused.refusal))
         except Conflict:
+            logger.debug("an operation met a conflict", extra=_origin(request))
             answer = Answer(Outcome.CONFLICT, b"")
         except apsw.Error as error:
             if not self._connection.in_transaction:
                 raise TransactionLost(error) from error
             fault = ledger.fault_of(error)
+            logger.error("an operation failed: %s", fault, extra=_origin(request))
             answer = _fault(fault.reason, fault.detail)
         except TransactionLost:
             raise
         except Exception as error:
-            logger.exception("operation %s failed", bytes(request.operation).decode())
-            answer = _fault(FaultReason.FAILED, f"{type(error).__name__}: {error}")
+            logger.exception("an operation failed", extra=_origin(request))
+            answer = _fault(FaultReason.FAILED, describe_exception(error))
         else:
             self._keep(transaction)
             return answer
@@ -466,6 +487,20 @@ def _operation(name: bytes) -> Operation[Any, Any]:
     except KeyError:
         found = _OPERATIONS_BY_NAME[name] = OPERATIONS[name.decode()]
         return found
+
+
+def _origin(request: wire.Request) -> dict[str, object]:
+    """Returns the fields of log lines about a request."""
+    return fields(
+        request_id=request.origin.decode("utf-8", "replace"),
+        operation=request.operation.decode("utf-8", "replace"),
+    )
+
+
+def _origins(group: Sequence[wire.Request]) -> dict[str, object]:
+    if len(group) == 1:
+        return _origin(group[0])
+    return fields(request_ids=[one.origin.decode("utf-8", "replace") or "-" for one in group])
 
 
 def _reclaims(request: wire.Request) -> bool:

@@ -44,6 +44,7 @@ from etagere.engine.records import ENCODE, Collection, K, R, Span
 from etagere.engine.retry import RetryCounters, RetryPolicy, retry_on_conflict
 from etagere.engine.timeline import Timeline, advance, begin, next_stamp, now_at
 from etagere.errors import Refusal
+from etagere.telemetry.formats import describe_exception
 
 logger = logging.getLogger(__name__)
 
@@ -582,4 +583,4 @@ def _run(operation: Callable[[Any, C], T], transaction: object, command: C) -> T
         raise
     except Exception as error:
         logger.exception("an operation failed")
-        raise Fault(FaultReason.FAILED, f"{type(error).__name__}: {error}") from error
+        raise Fault(FaultReason.FAILED, describe_exception(error)) from error

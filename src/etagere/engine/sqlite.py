@@ -48,6 +48,8 @@ from etagere.engine.writer import SOCKET_NAME, unix_address
 from etagere.errors import Refusal
 from etagere.metrics.counters import WRITE_SECONDS, Histogram
 from etagere.metrics.snapshots import Snapshot
+from etagere.telemetry.context import NO_REQUEST, REQUEST_ID
+from etagere.telemetry.formats import describe_exception
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +178,7 @@ class Reader:
             return ledger.fault_of(error)
         self._end()
         logger.error("operation %s failed", operation.__qualname__, exc_info=error)
-        return Fault(FaultReason.FAILED, f"{type(error).__name__}: {error}")
+        return Fault(FaultReason.FAILED, describe_exception(error))
 
     def _transaction(self) -> ReadTransaction:
         return ReadTransaction(self._cursor, self._clock, self._config.snapshot_seconds_max)
@@ -402,7 +404,8 @@ class _WriterConnection(asyncio.Protocol):
         answer = self._pending[request_id] = self._loop.create_future()
         if not self._flush_due:
             self._flush_soon()
-        self._unsent.append(wire.encode_request(request_id, operation, command))
+        origin = REQUEST_ID.get().encode()
+        self._unsent.append(wire.encode_request(request_id, operation, command, origin))
         return answer
 
     def _flush_soon(self) -> None:
@@ -445,7 +448,7 @@ class _WriterConnection(asyncio.Protocol):
         elif now > self._watch_deadline:
             logger.error("no response from the writer for %g s", self._answer_seconds_max)
             self._transport.abort()
-        self._timer = self._loop.call_later(_WATCH_SECONDS, self._watch)
+        self._timer = self._loop.call_later(_WATCH_SECONDS, self._watch, context=NO_REQUEST)
 
     def close(self) -> None:
         self._timer.cancel()

@@ -1,9 +1,11 @@
 """The protocol between a front end and the writer.
 
-    request  length u32 · id u32 · name length u16 · operation name · command
+    request  length u32 · id u32 · name length u16 · origin length u8 · operation name · origin ·
+             command
     answer   length u32 · id u32 · outcome u8 · payload
 
-The length counts what follows it. Commands and payloads are MessagePack.
+The length counts what follows it. The origin is the ID of the client's request, for the log.
+Commands and payloads are MessagePack.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from typing import NamedTuple
 from etagere.engine.interface import FaultReason
 from etagere.model.base import Part
 
-_REQUEST = struct.Struct("<IIH")
+_REQUEST = struct.Struct("<IIHB")
 _ANSWER = struct.Struct("<IIB")
-_REQUEST_HEAD = struct.Struct("<IH")
+_REQUEST_HEAD = struct.Struct("<IHB")
 _ANSWER_HEAD = struct.Struct("<IB")
 _LENGTH_BYTES = 4
 _LENGTH = struct.Struct("<I")
@@ -52,20 +54,29 @@ class Request(NamedTuple):
     id: int
     operation: bytes
     command: memoryview
+    origin: bytes = b""
+    """The ID of the client's request, or the name of the job; empty: unknown."""
 
 
-def encode_request(request_id: int, operation: bytes, command: bytes) -> bytes:
-    length = _REQUEST.size - _LENGTH_BYTES + len(operation) + len(command)
-    return _REQUEST.pack(length, request_id, len(operation)) + operation + command
+def encode_request(request_id: int, operation: bytes, command: bytes, origin: bytes = b"") -> bytes:
+    length = _REQUEST.size - _LENGTH_BYTES + len(operation) + len(origin) + len(command)
+    head = _REQUEST.pack(length, request_id, len(operation), len(origin))
+    return b"".join((head, operation, origin, command))
 
 
 def decode_request(frame: memoryview) -> Request:
     """Decodes a frame without its length field."""
     if len(frame) < _REQUEST_HEAD.size:
         raise BadFrame(f"a frame of {len(frame)} bytes")
-    request_id, name_length = _REQUEST_HEAD.unpack_from(frame)
+    request_id, name_length, origin_length = _REQUEST_HEAD.unpack_from(frame)
     name_end = _REQUEST_HEAD.size + name_length
-    return Request(request_id, bytes(frame[_REQUEST_HEAD.size : name_end]), frame[name_end:])
+    origin_end = name_end + origin_length
+    return Request(
+        request_id,
+        bytes(frame[_REQUEST_HEAD.size : name_end]),
+        frame[origin_end:],
+        bytes(frame[name_end:origin_end]),
+    )
 
 
 def encode_answer(request_id: int, outcome: Outcome, payload: bytes) -> bytes:

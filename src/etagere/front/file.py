@@ -80,6 +80,7 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
             SystemClock(),
             guid=os.urandom(_GUID_BYTES),
             name=_netbios_name(socket.gethostname()),
+            slow_seconds=context.config.slow_seconds,
         )
     others = OpensServer(context.directory, opens, contents)
     # Closed last: without it, other processes would miss the gathered writes.

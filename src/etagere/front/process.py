@@ -47,6 +47,7 @@ from etagere.protocol.rest.service import Service
 from etagere.protocol.smb.server import SmbServer
 from etagere.protocol.smb.services import SmbServices
 from etagere.settings import Settings
+from etagere.telemetry.logs import handle_loop_error
 
 if TYPE_CHECKING:
     from etagere.protocol.rest.user_authentication import UserAuthenticator
@@ -133,7 +134,8 @@ class FrontEnd:
     async def _run(self, name: str, number: int, lifeline: int) -> None:
         allocation.keep_memory()  # before there are threads
         stopped = stop_signal(lifeline)
-        context = self._context(number)
+        asyncio.get_running_loop().set_exception_handler(handle_loop_error)
+        context = self._context(name, number)
         assembly = self.assemble(context)
         servers = self._start_servers(assembly, context)
         jobs = _start_jobs(context, [*assembly.jobs, *(self.users.jobs() if self.users else ())])
@@ -156,7 +158,7 @@ class FrontEnd:
         )
         context.access_log.flush()
 
-    def _context(self, number: int) -> FrontEndContext:
+    def _context(self, name: str, number: int) -> FrontEndContext:
         engine = SqliteEngine(self.directory, self.config)
         coordinator = LocalCoordinator(self.directory)
         policies = {
@@ -175,7 +177,11 @@ class FrontEnd:
             coordinator,
             FileBodyStore(self.directory, engine, self.config, coordinator=coordinator),
             Authenticator(engine, self.settings, policies, self.users),
-            AccessLog(),
+            AccessLog(
+                self.settings.log_format if self.settings.access_log else None,
+                name,
+                self.config.slow_seconds,
+            ),
             share,
             MemoryBudget(self.config.memory_budget_bytes, share),
         )

@@ -19,6 +19,7 @@ import msgspec
 
 from etagere.engine.interface import Conflict, Fault, Unknown
 from etagere.metrics.snapshots import Snapshot
+from etagere.telemetry.context import REQUEST_ID
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +102,7 @@ class Job:
 
     async def run(self) -> None:
         """Runs rounds until it is cancelled."""
+        REQUEST_ID.set(f"job {self.name}")
         task = asyncio.current_task()
         assert task is not None
         while not task.cancelling():

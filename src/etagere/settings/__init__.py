@@ -40,6 +40,7 @@ VARIABLE_PREFIX = "ETAGERE_"
 _WORKERS_MAX = 256
 DEFAULT_WORKERS_MAX: Final = 4
 _SECONDS_MAX = 7 * 24 * 3600
+_SLOW_MILLISECONDS_MAX = 3_600_000
 
 _ADDRESS = Text("ADDRESS")
 _PORT = Whole("PORT", 0, PORT_MAX)
@@ -175,6 +176,20 @@ class Settings:
         (),
         "a server that copies may read from; may be repeated",
         flag="--copy-source",
+    )
+    log_format: str = _setting(
+        Choice("text", "json"), "text", "the format of log lines: `text` for people, or `json`"
+    )
+    log_level: str = _setting(
+        Choice("debug", "info", "warning", "error"),
+        "info",
+        "the lowest level of events that are logged; the access log does not depend on it",
+    )
+    access_log: bool = _setting(_SWITCH, True, "log each REST request")
+    log_slow_milliseconds: int = _setting(
+        Whole("COUNT", 0, _SLOW_MILLISECONDS_MAX),
+        1_000,
+        "log requests and operations of the writer that take longer than this; 0 logs none",
     )
 
 

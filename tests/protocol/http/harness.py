@@ -96,6 +96,11 @@ class Stub:
         self.failures.append(error)
         return Response(500, ((b"X-Failed", b"yes"),), b"failed")
 
+    def cut_off(self, request: Request, error: Exception) -> None:
+        logging.getLogger(__name__).error(
+            "could not send all of a response; closing the connection"
+        )
+
     def sent(self, request: Request, response: Response, seconds: float) -> None:
         assert seconds >= 0
         self.logged.append((request, response))

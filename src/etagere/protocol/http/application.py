@@ -23,7 +23,11 @@ class Application(Protocol):
 
     def busy(self, request: Request) -> Response:
         """Returns the response to a request that was carried out, but whose own response does not
-        fit into the memory that is left. Its body is short."""
+        fit into the memory that is left, or cannot be read. Its body is short."""
+        ...
+
+    def cut_off(self, request: Request, error: Exception) -> None:
+        """Logs that a response could not be sent completely. The connection is closed."""
         ...
 
     def sent(self, request: Request, response: Response, seconds: float) -> None:

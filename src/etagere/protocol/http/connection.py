@@ -37,7 +37,7 @@ from etagere.protocol.http.output import Output
 from etagere.protocol.http.pool import ConnectionPlace
 from etagere.protocol.http.request_heads import MalformedRequest
 from etagere.protocol.http.response_heads import head
-from etagere.protocol.http.responses import send_response
+from etagere.protocol.http.responses import read_short_files, send_response
 from etagere.protocol.http.timing import NEVER, ClientTimer
 
 logger = logging.getLogger(__name__)
@@ -183,9 +183,9 @@ class Connection(asyncio.Protocol):
             await self._respond(request)
         except ClientGone:
             self._transport.abort()
-        except Exception:
+        except Exception as error:
             # The head may have been sent: closing is the only way to say that the rest is missing.
-            logger.exception("could not send all of a response; closing the connection")
+            self._application.cut_off(request, error)
             self._transport.abort()
         finally:
             request.body.release()
@@ -207,7 +207,10 @@ class Connection(asyncio.Protocol):
             response = self._application.malformed(refusal.status, refusal.detail, request.method)
         except Exception as error:
             response = self._application.failed(request, error)
-        if isinstance(response.body, bytes) and len(response.body) > SMALL_BYTES_MAX:
+        request.server_seconds = time.monotonic() - max(began, request.body.completed_at)
+        if not isinstance(response.body, bytes):
+            response = self._with_short_files(request, response)
+        elif len(response.body) > SMALL_BYTES_MAX:
             response = self._within_memory(request, response, len(response.body))
         try:
             is_last = self._is_last_response(request)
@@ -217,6 +220,20 @@ class Connection(asyncio.Protocol):
             if response.finished is not None:
                 response.finished()
             self._application.sent(request, response, time.monotonic() - began)
+
+    def _with_short_files(self, request: Request, response: Response) -> Response:
+        """Returns a response, with its body in memory if it consists of short files; a refusal if
+        they cannot be read."""
+        if request.method == "HEAD":
+            return response
+        try:
+            read_short_files(response)
+        except OSError as error:
+            logger.error("a response could not be read: %s", error)
+            if response.finished is not None:
+                response.finished()
+            return self._application.busy(request)
+        return response
 
     def _within_memory(self, request: Request, response: Response, length: int) -> Response:
         """Returns a long response, or a refusal if there is too little memory left for it."""

@@ -7,7 +7,7 @@ and metadata names keep their case.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from etagere.descriptors import FilePart
 from etagere.protocol.http.request_bodies import BodyTooLarge, ClientGone, RequestBody
@@ -28,6 +28,7 @@ class Request:
         "method",
         "minor_version",
         "secure",
+        "server_seconds",
         "target",
     )
 
@@ -48,6 +49,8 @@ class Request:
         self.secure = False
         self.keep_alive = True
         self.minor_version = 1
+        self.server_seconds = 0.0
+        """The time from the end of its body until there was a response."""
 
 
 @dataclass(slots=True)
@@ -68,5 +71,5 @@ class Response:
     has_effect: bool = False
     """Whether a GET or HEAD request has changed something nevertheless: then no error may be sent
     in place of this response."""
-    notes: dict[str, str] = field(default_factory=dict)
-    """For the access log."""
+    notes: object = None
+    """What the application knows about the request, for `Application.sent`."""

@@ -31,9 +31,12 @@ def read_files(parts: Iterable[FilePart]) -> bytes:
     """Reads all parts into memory."""
     chunks: list[bytes] = []
     for part in parts:
-        chunks.append(os.pread(part.descriptor, part.length, part.offset))
+        try:
+            chunks.append(os.pread(part.descriptor, part.length, part.offset))
+        except OSError as error:
+            raise part.unreadable(error) from None
         if len(chunks[-1]) < part.length:
-            raise OSError(_SHORT)
+            raise part.unreadable(OSError(_SHORT))
     return b"".join(chunks)
 
 
@@ -166,9 +169,12 @@ class Output:
         at, end = part.offset, part.offset + part.length
         while at < end:
             count = min(_BUFFER_BYTES, end - at)
-            chunk = await self._loop.run_in_executor(None, os.pread, part.descriptor, count, at)
+            try:
+                chunk = await self._loop.run_in_executor(None, os.pread, part.descriptor, count, at)
+            except OSError as error:
+                raise part.unreadable(error) from None
             if not chunk:
-                raise OSError(_SHORT)
+                raise part.unreadable(OSError(_SHORT))
             self.write(chunk)
             at += len(chunk)
             await self.drained()
@@ -201,6 +207,8 @@ class Output:
                 await self._ready(socket)
             except (ConnectionError, TimeoutError):
                 raise ClientGone from None
+            except OSError as error:
+                raise part.unreadable(error) from None
 
     async def _send(self, part: FilePart, at: int, count: int, prefetch: range) -> int:
         """Sends as many of these bytes as the socket accepts now. Most of the work is that of the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -100,6 +101,8 @@ class RequestBody:
         self.expects_continue = expects_continue
         """Whether the client waits for 100 Continue before it sends the body."""
         self.complete = False
+        self.completed_at = 0.0
+        """By the monotonic clock; 0 before."""
         self.received = 0
         self.discarded = 0
         self.buffered = 0
@@ -154,6 +157,7 @@ class RequestBody:
 
     def feed_end(self) -> None:
         self.complete = True
+        self.completed_at = time.monotonic()
         if self._waiter is not None:
             self._wake()
 

@@ -17,6 +17,16 @@ _READ_BYTES_MAX = 64 * 1024
 _JOINED_BYTES_MAX = 64 * 1024
 
 
+def read_short_files(response: Response) -> None:
+    """Reads the files of a short response. Raises `OSError` if that fails, before anything has been
+    sent."""
+    body = response.body
+    if not isinstance(body, bytes | AsyncIterator):
+        length = sum([part.length for part in body]) if isinstance(body, list) else response.length
+        if cast("int", length) <= _READ_BYTES_MAX:
+            response.body = read_files(body)
+
+
 async def send_response(
     output: Output, request: Request, response: Response, *, is_last: bool
 ) -> bool:
@@ -44,8 +54,6 @@ async def send_response(
     chunked = length is None and request.minor_version > 0
     is_last = is_last or (length is None and not chunked)
     start = head(response, _framing(request, length, chunked=chunked, is_last=is_last))
-    if not isinstance(body, bytes | AsyncIterator) and cast("int", length) <= _READ_BYTES_MAX:
-        body = read_files(body)
     if isinstance(body, bytes):
         if len(body) <= _JOINED_BYTES_MAX:
             output.write(start + body)

@@ -20,7 +20,7 @@ from etagere.protocol.http.messages import Request
 VERSION_NEWEST: Final = "2026-10-06"
 """The newest supported version; newer requests are served as this."""
 
-_CLIENT_REQUEST_ID_MAX = 1024
+CLIENT_REQUEST_ID_MAX: Final = 1024
 _VERSION = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
@@ -56,7 +56,7 @@ class Exchange:
         self.http = http
         self.request_id = new_request_id()
         self.operation = UNKNOWN
-        """The name of the operation, once it is known; for the metrics."""
+        """The name of the operation, once it is known; for the metrics and the log."""
         target, _, query = text(http.target).partition("?")
         fields = {text(name): text(value) for name, value in http.fields.items()}
         self.request = RestRequest(
@@ -98,6 +98,7 @@ class Exchange:
         if not same_sender:
             del nested.principal, nested.permit
             nested.request_id = new_request_id()
+            nested.operation = UNKNOWN
         outer = self.request
         path, _, query = target.partition("?")
         host = outer.fields.get("host", "") if host is None else host
@@ -145,6 +146,6 @@ class Exchange:
             (b"x-ms-version", octets(self.version)),
         ]
         client_id = self.request.fields.get("x-ms-client-request-id")
-        if client_id is not None and len(client_id) <= _CLIENT_REQUEST_ID_MAX:
+        if client_id is not None and len(client_id) <= CLIENT_REQUEST_ID_MAX:
             headers.append((b"x-ms-client-request-id", octets(client_id)))
         return headers

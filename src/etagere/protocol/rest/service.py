@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from etagere.auth.permissions import Permission, authorize
 from etagere.auth.principal import Anonymous, TokenHolder
 from etagere.auth.request import octets
+from etagere.bodies.store import BodyCorrupt
 from etagere.engine.interface import Engine, Fault, Refused, Unknown, abort_if, unwrap
 from etagere.errors import Refusal
 from etagere.metrics.counters import UNKNOWN, ServiceCounters
@@ -32,6 +33,8 @@ from etagere.protocol.rest.refusals import (
 )
 from etagere.protocol.rest.requests import check_timeout
 from etagere.protocol.rest.responses import Headers
+from etagere.telemetry.context import REQUEST_ID
+from etagere.telemetry.formats import describe_exception, fields
 
 logger = logging.getLogger(__name__)
 
@@ -88,14 +91,14 @@ class Service(ABC):
 
     async def handle(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
+        REQUEST_ID.set(exchange.request_id)
         response = await self._outcome(exchange)
         if response.status >= _ERROR_STATUS_MIN:
             response = _as_error_to(request.method, response)
         response.headers = [*exchange.common_headers(), *response.headers]
         if allowed := await self._cors_headers(exchange, response):
             response.headers += allowed
-        response.notes["request"] = exchange.request_id
-        response.notes["operation"] = exchange.operation
+        response.notes = exchange
         return response
 
     async def answer_nested(self, outer: Exchange, nested: Exchange) -> Response:
@@ -119,16 +122,20 @@ class Service(ABC):
         except Fault as fault:
             # Nothing was changed, which clients infer from 503; 500 means that the outcome is
             # unknown.
-            logger.error("request %s: %s", exchange.request_id, fault)
+            logger.error("a request failed: %s", fault, extra=_log_fields(exchange))
             return self._refused(exchange, Refusal("ServerBusy"))
+        except BodyCorrupt as damage:
+            logger.error("a request failed: %s", damage, extra=_log_fields(exchange))
+            return self._refused(exchange, Refusal("InternalError"))
         except Unknown as unknown:
-            logger.error("request %s: unknown outcome: %s", exchange.request_id, unknown)
+            extra = _log_fields(exchange)
+            logger.error("the outcome of a request is unknown: %s", unknown, extra=extra)
             return self._refused(exchange, Refusal("InternalError"))
         except ClientGone:
             self.counters.aborted += 1
             raise
         except Exception:
-            logger.exception("request %s failed", exchange.request_id)
+            logger.exception("a request failed", extra=_log_fields(exchange))
             return self._refused(exchange, Refusal("InternalError"))
 
     async def _carry_out(self, exchange: Exchange, holder: TokenHolder | None) -> Response:
@@ -200,24 +207,44 @@ class Service(ABC):
         return _as_error_to(method, response)
 
     def failed(self, request: Request, error: Exception) -> Response:
-        logger.error("request failed: %s", request.method, exc_info=error)
+        logger.error("a %s request failed", request.method, exc_info=error)
         return self.malformed(500, "The request could not be processed.", request.method)
 
     def busy(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
+        exchange.request_id = REQUEST_ID.get() or exchange.request_id
         response = _as_error_to(request.method, self._refused(exchange, Refusal("ServerBusy")))
         response.headers = [*exchange.common_headers(), *response.headers]
-        response.notes["request"] = exchange.request_id
+        response.notes = exchange
         return response
 
+    def cut_off(self, _request: Request, error: Exception) -> None:
+        is_known = isinstance(error, OSError | Fault | BodyCorrupt)
+        logger.error(
+            "could not send all of a response; closing the connection: %s",
+            describe_exception(error),
+            exc_info=None if is_known else error,
+        )
+
     def sent(self, request: Request, response: Response, seconds: float) -> None:
-        self._access_log.add(request, response, seconds)
+        notes = response.notes
+        exchange = notes if isinstance(notes, Exchange) else None
+        self._access_log.add(request, response, seconds, exchange)
         counters = self.counters
-        counters.count(response.notes.get("operation", UNKNOWN), response.status, seconds)
+        operation = UNKNOWN if exchange is None else exchange.operation
+        counters.count(operation, response.status, seconds)
         counters.received_bytes += request.body.received
         if request.method != "HEAD":
             body = response.body
             counters.sent_bytes += len(body) if isinstance(body, bytes) else response.length or 0
+
+
+def _log_fields(exchange: Exchange) -> dict[str, object]:
+    """Returns the fields of log lines about a request. A nested request has its own ID besides that
+    of the outer one."""
+    outer_id = REQUEST_ID.get()
+    nested_id = exchange.request_id if exchange.request_id != outer_id else ""
+    return fields(operation=exchange.operation, nested_request_id=nested_id)
 
 
 def _as_error_to(method: str, response: Response) -> Response:

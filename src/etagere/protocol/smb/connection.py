@@ -114,6 +114,8 @@ class Connection:
         large_frames: LargeFrameQueue,
     ) -> None:
         """`client` is the address of the client, and its port."""
+        self.id = os.urandom(4).hex()
+        """Identifies the connection in request IDs."""
         self.server = server
         self.session_table = session_table
         self.client = client

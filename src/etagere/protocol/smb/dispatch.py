@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -31,6 +32,8 @@ from etagere.protocol.smb.sessions import logoff, session_setup
 from etagere.protocol.smb.state import Session
 from etagere.protocol.smb.status import Disconnect, SmbError, status_of
 from etagere.protocol.smb.trees import tree_connect, tree_disconnect
+from etagere.telemetry.context import REQUEST_ID
+from etagere.telemetry.formats import fields
 
 if TYPE_CHECKING:
     from etagere.protocol.smb.exchanges import ServerRequest
@@ -40,6 +43,9 @@ logger = logging.getLogger(__name__)
 _UINT16: Final = struct.Struct("<H")
 _FIXED_BYTES_MAX: Final = 1_024
 """More than a message has besides its payload. WRITE may have a gap before its data."""
+
+_WAITING: Final = frozenset({Command.CHANGE_NOTIFY, Command.LOCK, Command.SESSION_SETUP})
+"""Commands that take as long as other clients want, or as a failed logon is delayed."""
 
 _Handler = Callable[["ServerRequest"], Awaitable[Reply]]
 
@@ -89,6 +95,8 @@ COMMANDS: Final[Mapping[int, CommandRow]] = {
 async def execute(request: ServerRequest) -> Reply:
     """Executes a request. Raises `Disconnect` if the client breaks the protocol."""
     data = b""
+    began = time.monotonic()
+    REQUEST_ID.set(request.log_id)
     try:
         return await _dispatch(request)
     except SmbError as error:
@@ -98,7 +106,7 @@ async def execute(request: ServerRequest) -> Reply:
     except (Fault, Unknown) as fault:
         is_full = isinstance(fault, Fault) and fault.reason is FaultReason.DISK_FULL
         status = NtStatus.DISK_FULL if is_full else NtStatus.UNEXPECTED_IO_ERROR
-        logger.error("an SMB request failed: %s", fault)
+        logger.error("an SMB request failed: %s", fault, extra=_log_fields(request))
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if not request.is_cancelled or task is None:
@@ -108,12 +116,28 @@ async def execute(request: ServerRequest) -> Reply:
     except Disconnect:
         raise
     except Exception:
-        logger.exception("could not execute SMB command %d", request.header.command)
+        logger.exception("could not execute an SMB request", extra=_log_fields(request))
         status = NtStatus.INTERNAL_ERROR
+    finally:
+        _log_if_slow(request, time.monotonic() - began)
     if request.header.command == Command.CREATE:
         request.frame.context.create_status = status
     with_contexts = bool(data) and request.negotiated.dialect == DIALECT_3_1_1
     return error_reply(status, data, with_contexts=with_contexts)
+
+
+def _log_if_slow(request: ServerRequest, seconds: float) -> None:
+    if seconds > request.server.slow_seconds and request.header.command not in _WAITING:
+        logger.warning("an SMB request took %.3f s", seconds, extra=_log_fields(request))
+
+
+def _log_fields(request: ServerRequest) -> dict[str, object]:
+    command, session = request.header.command, request.found_session
+    return fields(
+        operation=Command(command).name.lower() if command in COMMANDS else command,
+        client=request.connection.client,
+        account=session.account if session is not None else "",
+    )
 
 
 async def _dispatch(request: ServerRequest) -> Reply:

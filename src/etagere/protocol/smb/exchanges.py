@@ -57,6 +57,11 @@ class ServerRequest:
         self._tree: Tree | None = None
 
     @property
+    def log_id(self) -> str:
+        """The ID of the request in log lines. Network traces show the message ID, too."""
+        return f"smb-{self.connection.id}-{self.header.message_id}"
+
+    @property
     def server(self) -> SmbServices:
         return self.connection.server
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from etagere.clock import Clock
@@ -26,3 +27,5 @@ class SmbServices:
     name: str
     """The NetBIOS name of the server."""
     counters: SmbCounters = field(default_factory=SmbCounters)
+    slow_seconds: float = math.inf
+    """Requests that take longer are logged."""

@@ -1,0 +1,1 @@
+"""Telemetry: what the processes of a server report about themselves."""

@@ -1,0 +1,105 @@
+"""The log of a server: lines on standard error, which all of its processes share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Final
+
+from etagere.telemetry.formats import FORMATTERS, LineFormatter
+from etagere.telemetry.repetition import RepetitionFilter
+
+logger = logging.getLogger(__name__)
+
+_STANDARD_ERROR: Final = 2
+_ATOMIC_BYTES_MAX: Final = 4_096
+"""PIPE_BUF: what is written to a pipe at once, without the lines of other processes between."""
+
+
+def write_lines(lines: Sequence[bytes]) -> None:
+    """Writes lines to standard error, as many at once as a pipe takes in one piece. Errors are
+    ignored: a log that cannot be written must not end requests."""
+    with contextlib.suppress(OSError):
+        chunk: list[bytes] = []
+        size = 0
+        for line in lines:
+            if chunk and size + len(line) + 1 > _ATOMIC_BYTES_MAX:
+                _write(chunk)
+                chunk, size = [], 0
+            chunk.append(line)
+            size += len(line) + 1
+        _write(chunk)
+
+
+def _write(lines: Sequence[bytes]) -> None:
+    if not lines:
+        return
+    data = b"\n".join(lines) + b"\n"
+    while data:
+        data = data[os.write(_STANDARD_ERROR, data) :]
+
+
+class LineHandler(logging.Handler):
+    """Writes each event at once."""
+
+    def __init__(self, lines: LineFormatter) -> None:
+        super().__init__()
+        self.lines = lines
+        self.setFormatter(lines)
+        self.addFilter(RepetitionFilter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+        except Exception as error:  # a wrong argument of the caller
+            line = f"etagere: cannot format a log message of {record.name}: {type(error).__name__}"
+        write_lines([line.encode("utf-8", "backslashreplace")])
+
+
+def configure(log_format: str, level: str) -> None:
+    """Sets up the log of this process and of those that it forks."""
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+    root.addHandler(LineHandler(FORMATTERS[log_format]()))
+    root.setLevel(level.upper())
+    logging.captureWarnings(True)
+    logging.raiseExceptions = False
+    sys.excepthook = _log_uncaught
+    sys.unraisablehook = _log_unraisable
+    threading.excepthook = _log_uncaught_in_thread
+
+
+def name_process(name: str) -> None:
+    """Sets the name of this process in log lines."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LineHandler):
+            handler.lines.process_name = name
+
+
+def handle_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Logs what an event loop reports. The default handler would log the values of exceptions."""
+    message = context.get("message", "an event loop failed")
+    logger.error("%s", message, exc_info=context.get("exception"))
+
+
+def _log_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if not issubclass(kind, KeyboardInterrupt):
+        logger.critical("uncaught exception", exc_info=(kind, error, trace))
+
+
+def _log_uncaught_in_thread(failure: threading.ExceptHookArgs) -> None:
+    if failure.exc_value is not None:
+        logger.error("uncaught exception in a thread", exc_info=failure.exc_value)
+
+
+def _log_unraisable(failure: Any) -> None:
+    logger.error("an exception was ignored", exc_info=failure.exc_value)
