@@ -12,7 +12,6 @@ import logging
 import os
 import shutil
 import socket
-import ssl
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,6 +52,9 @@ from etagere.opens import remote as opens_socket
 from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
 from etagere.protocol.http.sharing import FrontEndTable
 from etagere.settings import DEFAULT_WORKERS_MAX, Settings
+from etagere.tls import DIRECTORY_NAME as TLS_DIRECTORY_NAME
+from etagere.tls.contexts import BadCertificate, ServerTls
+from etagere.tls.reloading import reload_in_supervisor
 
 if TYPE_CHECKING:
     from etagere.protocol.rest.user_authentication import UserAuthenticator
@@ -80,14 +82,16 @@ _OWN_NAMES = (
     body_files.DIRECTORY_NAME,
     coordination.DIRECTORY_NAME,
     health.DIRECTORY_NAME,
+    TLS_DIRECTORY_NAME,
 )
 """The files and directories in a data directory."""
 _PAGE_CACHE_BYTES_MIN = 16 * MIB
 _MEMORY_BUDGET_BYTES_MIN = 96 * MIB
 _CGROUP_MEMORY_MAX = Path("/sys/fs/cgroup/memory.max")
 
-Announce = Callable[[Mapping[str, int]], None]
-"""Called once, when all front ends answer requests, with the ports by the names of the services."""
+Announce = Callable[[Mapping[str, int], Path | None], None]
+"""Called once, when all front ends answer requests, with the ports by the names of the services,
+and the certificate of the CA, if the server created one."""
 
 
 class CannotUse(Exception):
@@ -222,19 +226,24 @@ def serve_engine(directory: Path, config: Config, clock: Clock | None = None) ->
 def serve(settings: Settings, announce: Announce, *, accept_clock: bool = False) -> int:
     """Runs a server until stopped; returns an exit status. With `accept_clock`, even if the times
     in the store are implausible."""
-    if not settings.memory:
-        return _serve_in(settings.data, settings, Config(), announce, accept_clock)
-    directory = Path(tempfile.mkdtemp(prefix="etagere-"))
+    directory, config = settings.data, Config()
+    if settings.memory:
+        directory, config = Path(tempfile.mkdtemp(prefix="etagere-")), Config(durable=False)
     try:
-        return _serve_in(directory, settings, Config(durable=False), announce, accept_clock)
+        return _serve_in(directory, settings, config, announce, accept_clock)
+    except BadCertificate as error:
+        raise CannotUse(str(error)) from error
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        if settings.memory:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _serve_in(
     directory: Path, settings: Settings, config: Config, announce: Announce, accept_clock: bool
 ) -> int:
-    tls = _tls(settings)
+    tls: ServerTls | None = None
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        tls = ServerTls(settings.tls_cert, settings.tls_key)
     users = _users(settings)
     access = _admin_access(settings)
     descriptors_max = descriptors.raise_limit()
@@ -263,14 +272,20 @@ def _serve_in(
             held.enter_context(admin)
         if not claims_first:
             held.enter_context(_claimed(directory))
+        if settings.tls == "self-signed":
+            # Not at the top: no other server needs this import, which takes a while.
+            from etagere.tls.self_signed import SelfSignedTls  # noqa: PLC0415
+
+            tls = SelfSignedTls(directory, settings.host)
         children = engine_children(directory, config, accept_clock=accept_clock)
         _warn_if_accessible_to_others(directory)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
+        authority = None if tls is None else tls.authority
         workers = settings.workers or _workers_for_cores()
         front_ends = workers + 1  # one for files
         announced = ports if admin is None else {**ports, "admin": admin.getsockname()[1]}
         processes = front_ends if admin is None else front_ends + 1
-        announce_all = ReadyBarrier(processes, lambda: announce(announced))
+        announce_all = ReadyBarrier(processes, lambda: announce(announced, authority))
         front_config = _for_descriptors(descriptors_max, _for_one_of(front_ends, config))
         front_config = _for_memory(_memory_bytes(), front_config)
         front_end_table = FrontEndTable(front_ends, len(sockets))
@@ -306,13 +321,15 @@ def _serve_in(
                 None if access.is_local else tls,
                 announce_all,
             )
-        return _supervise(directory, children)
+        return _supervise(directory, children, lambda: reload_in_supervisor(tls))
 
 
-def _supervise(directory: Path, children: Mapping[str, ChildMain]) -> int:
+def _supervise(
+    directory: Path, children: Mapping[str, ChildMain], reload: Callable[[], bool] = lambda: False
+) -> int:
     status_socket = open_health_socket(directory, SUPERVISOR_NAME)
     try:
-        return Supervisor(children, status_socket=status_socket).run()
+        return Supervisor(children, status_socket=status_socket, reload=reload).run()
     finally:
         if status_socket is not None:
             status_socket.close()
@@ -398,38 +415,3 @@ def _users(settings: Settings) -> UserAuthenticator | None:
         return user_authenticator(settings)
     except KeysUnavailable as error:
         raise CannotUse(str(error)) from error
-
-
-def _tls(settings: Settings) -> ssl.SSLContext | None:
-    if settings.tls_cert is None or settings.tls_key is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        _require_certificates(settings.tls_cert)
-        _require_readable(settings.tls_key)
-        # Without this argument the library would ask for a password on the terminal.
-        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
-    except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            why = f"the private key in {settings.tls_key} does not match {settings.tls_cert}"
-        else:
-            why = f"{settings.tls_key} has no PEM private key without a password"
-        raise CannotUse(why) from error
-    except OSError as error:
-        raise CannotUse(f"{error.filename} cannot be read: {error.strerror}") from error
-    return context
-
-
-def _require_certificates(path: Path) -> None:
-    """Checks the certificates alone: an error for both files does not say which one is wrong."""
-    _require_readable(path)
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(path)
-    except ssl.SSLError as error:
-        raise CannotUse(f"{path} has no PEM certificate") from error
-
-
-def _require_readable(path: Path) -> None:
-    """Raises an OSError that names the file, which those of the library do not."""
-    with path.open("rb"):
-        pass

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from etagere import app
 from etagere.cli import CommandError, settings_of
@@ -80,10 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
         )
     supervisor = os.getpid()
 
-    def announce(ports: Mapping[str, int]) -> None:
+    def announce(ports: Mapping[str, int], authority: Path | None) -> None:
         rest = {name: port for name, port in ports.items() if name not in ("smb", "admin")}
         smb_port, admin_port = ports.get("smb"), ports.get("admin")
-        message = _startup_message(settings, rest, smb_port, admin_port, supervisor)
+        message = _startup_message(settings, rest, smb_port, admin_port, supervisor, authority)
         print(message, file=sys.stderr, flush=True)
         listed = [f"{service}={endpoint(settings, port)}" for service, port in rest.items()]
         if smb_port is not None:
@@ -106,6 +107,7 @@ def _startup_message(
     smb_port: int | None,
     admin_port: int | None,
     pid: int,
+    authority: Path | None,
 ) -> str:
     """Returns the lines that tell the user how to connect to the server. The only key that they may
     contain is public. `ports` are those of the REST services."""
@@ -121,10 +123,21 @@ def _startup_message(
         *zip(("connect", ""), connect, strict=False),
         *zip(("smb", "", "", ""), _mount_commands(settings, smb_port, name), strict=False),
         *(() if admin_port is None else (("admin", admin_endpoint(settings, admin_port)),)),
+        *_trust(authority),
         ("data", kept if settings.memory else settings.data.absolute()),
         ("stop", f"^C, or kill {pid}"),
     ]
     return "\n".join(f"  {title:<8} {text}" for title, text in rows)
+
+
+def _trust(authority: Path | None) -> list[tuple[str, str]]:
+    """Returns how clients verify the certificate of a server that created it."""
+    if authority is None:
+        return []
+    return [
+        ("tls", f"clients have to trust the CA {authority.absolute()}"),
+        ("", "`etagere certificate --help` shows how"),
+    ]
 
 
 def _mount_commands(settings: Settings, port: int | None, account: str) -> list[str]:

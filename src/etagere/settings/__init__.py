@@ -104,6 +104,12 @@ class Settings:
         "an account whose new file shares are premium; may be repeated",
         flag="--premium-file-account",
     )
+    tls: str = _setting(
+        Choice("off", "self-signed"),
+        "off",
+        "`self-signed` serves HTTPS with a certificate that the server creates; clients have to "
+        "trust its CA. Not together with `tls_cert`",
+    )
     tls_cert: Path | None = _setting(  # noqa: RUF009
         _FILE, None, "the certificate chain in PEM; requires `tls_key`"
     )
@@ -176,6 +182,11 @@ class Settings:
         "a server that copies may read from; may be repeated",
         flag="--copy-source",
     )
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether the REST services are served over HTTPS."""
+        return self.tls != "off" or self.tls_cert is not None
 
 
 class Setting(NamedTuple):
