@@ -48,6 +48,7 @@ HELPS = (
     ("serve",),
     ("account",),
     *(("account", verb) for verb in ("add", "list", "rotate", "remove")),
+    ("certificate",),
     ("check",),
     ("connection-string",),
     ("version",),

@@ -101,6 +101,7 @@ SAMPLES: dict[str, tuple[Sample, Sample]] = {
         ),
         Sample(("--premium-file-account", "one"), "one", '["one"]', frozenset({"one"})),
     ),
+    "tls": (text("--tls", "self-signed"), text("--tls", "off")),
     "tls_cert": (file("--tls-cert", "/tls/one"), file("--tls-cert", "/tls/two")),
     "tls_key": (file("--tls-key", "/tls/one"), file("--tls-key", "/tls/two")),
     "oauth": (text("--oauth", "development"), text("--oauth", "off")),
@@ -360,6 +361,11 @@ def test_wrong_ports(name: str, written: str) -> None:
         (("--tls-cert", "c"), {}, "--tls-cert: tls_key must be set too"),
         (("--tls-key", "k"), {}, "--tls-key: tls_cert must be set too"),
         ((), {"ETAGERE_TLS_KEY": "k"}, "ETAGERE_TLS_KEY: tls_cert must be set too"),
+        (
+            ("--tls-cert", "c", "--tls-key", "k"),
+            {"ETAGERE_TLS": "self-signed"},
+            "ETAGERE_TLS: tls_cert must not be set too",
+        ),
         (
             (),
             {"ETAGERE_MEMORY": "maybe"},

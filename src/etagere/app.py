@@ -13,7 +13,6 @@ import math
 import os
 import shutil
 import socket
-import ssl
 import sys
 import tempfile
 import time
@@ -56,6 +55,9 @@ from etagere.opens import remote as opens_socket
 from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
 from etagere.protocol.http.sharing import FrontEndTable
 from etagere.settings import DEFAULT_WORKERS_MAX, Settings
+from etagere.tls import DIRECTORY_NAME as TLS_DIRECTORY_NAME
+from etagere.tls.contexts import BadCertificate, ServerTls
+from etagere.tls.reloading import reload_in_supervisor
 
 if TYPE_CHECKING:
     from etagere.protocol.rest.user_authentication import UserAuthenticator
@@ -82,14 +84,16 @@ _OWN_NAMES = (
     body_files.DIRECTORY_NAME,
     coordination.DIRECTORY_NAME,
     health.DIRECTORY_NAME,
+    TLS_DIRECTORY_NAME,
 )
 """The files and directories in a data directory."""
 _PAGE_CACHE_BYTES_MIN = 16 * MIB
 _MEMORY_BUDGET_BYTES_MIN = 96 * MIB
 _CGROUP_MEMORY_MAX = Path("/sys/fs/cgroup/memory.max")
 
-Announce = Callable[[Mapping[str, int]], None]
-"""Called once, when all front ends answer requests, with the ports by the names of the services."""
+Announce = Callable[[Mapping[str, int], Path | None], None]
+"""Called once, when all front ends answer requests, with the ports by the names of the services,
+and the certificate of the CA, if the server created one."""
 
 
 class CannotUse(Exception):
@@ -232,21 +236,26 @@ class StartOptions(NamedTuple):
 
 def serve(settings: Settings, announce: Announce, options: StartOptions) -> int:
     """Runs a server until stopped; returns an exit status."""
+    directory = settings.data
     config = Config(slow_seconds=settings.log_slow_milliseconds / 1_000 or math.inf)
-    if not settings.memory:
-        return _serve_in(settings.data, settings, config, announce, options)
-    directory = Path(tempfile.mkdtemp(prefix="etagere-"))
-    try:
+    if settings.memory:
+        directory = Path(tempfile.mkdtemp(prefix="etagere-"))
         config = replace(config, durable=False)
+    try:
         return _serve_in(directory, settings, config, announce, options)
+    except BadCertificate as error:
+        raise CannotUse(str(error)) from error
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        if settings.memory:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _serve_in(
     directory: Path, settings: Settings, config: Config, announce: Announce, options: StartOptions
 ) -> int:
-    tls = _tls(settings)
+    tls: ServerTls | None = None
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        tls = ServerTls(settings.tls_cert, settings.tls_key)
     users = _users(settings)
     access = _admin_access(settings)
     descriptors_max = descriptors.raise_limit()
@@ -275,14 +284,20 @@ def _serve_in(
             held.enter_context(admin)
         if not claims_first:
             held.enter_context(_claimed(directory))
+        if settings.tls == "self-signed":
+            # Not at the top: no other server needs this import, which takes a while.
+            from etagere.tls.self_signed import SelfSignedTls  # noqa: PLC0415
+
+            tls = SelfSignedTls(directory, settings.host)
         children = engine_children(directory, config, accept_clock=options.accept_clock)
         _warn_if_accessible_to_others(directory)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
+        authority = None if tls is None else tls.authority
         workers = settings.workers or _workers_for_cores()
         front_ends = workers + 1  # one for files
         announced = ports if admin is None else {**ports, "admin": admin.getsockname()[1]}
         processes = front_ends if admin is None else front_ends + 1
-        announce_all = ReadyBarrier(processes, lambda: announce(announced))
+        announce_all = ReadyBarrier(processes, lambda: announce(announced, authority))
         front_config = _for_descriptors(descriptors_max, _for_one_of(front_ends, config))
         front_config = _for_memory(_memory_bytes(), front_config)
         front_end_table = FrontEndTable(front_ends, len(sockets))
@@ -318,17 +333,28 @@ def _serve_in(
                 None if access.is_local else tls,
                 announce_all,
             )
-        return _supervise(directory, children, stop_at_eof=options.stop_at_eof)
+        return _supervise(
+            directory,
+            children,
+            lambda: reload_in_supervisor(tls),
+            stop_at_eof=options.stop_at_eof,
+        )
 
 
 def _supervise(
-    directory: Path, children: Mapping[str, ChildMain], *, stop_at_eof: bool = False
+    directory: Path,
+    children: Mapping[str, ChildMain],
+    reload: Callable[[], bool] = lambda: False,
+    *,
+    stop_at_eof: bool = False,
 ) -> int:
     freeze_before_fork()
     status_socket = open_health_socket(directory, SUPERVISOR_NAME)
     try:
         watched = sys.stdin.fileno() if stop_at_eof else None
-        return Supervisor(children, status_socket=status_socket, stop_at_eof=watched).run()
+        return Supervisor(
+            children, status_socket=status_socket, reload=reload, stop_at_eof=watched
+        ).run()
     finally:
         if status_socket is not None:
             status_socket.close()
@@ -413,38 +439,3 @@ def _users(settings: Settings) -> UserAuthenticator | None:
         return user_authentication.user_authenticator(settings)
     except key_sources.KeysUnavailable as error:
         raise CannotUse(str(error)) from error
-
-
-def _tls(settings: Settings) -> ssl.SSLContext | None:
-    if settings.tls_cert is None or settings.tls_key is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        _require_certificates(settings.tls_cert)
-        _require_readable(settings.tls_key)
-        # Without this argument the library would ask for a password on the terminal.
-        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")
-    except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            why = f"the private key in {settings.tls_key} does not match {settings.tls_cert}"
-        else:
-            why = f"{settings.tls_key} has no PEM private key without a password"
-        raise CannotUse(why) from error
-    except OSError as error:
-        raise CannotUse(f"{error.filename} cannot be read: {error.strerror}") from error
-    return context
-
-
-def _require_certificates(path: Path) -> None:
-    """Checks the certificates alone: an error for both files does not say which one is wrong."""
-    _require_readable(path)
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(path)
-    except ssl.SSLError as error:
-        raise CannotUse(f"{path} has no PEM certificate") from error
-
-
-def _require_readable(path: Path) -> None:
-    """Raises an OSError that names the file, which those of the library do not."""
-    with path.open("rb"):
-        pass

@@ -30,8 +30,11 @@ EXIT_FINAL = 78
 EXIT_RESTART_ALL = 75
 """The exit status of a child after which all children must be killed and restarted."""
 
+RELOAD_SIGNAL = signal.SIGHUP
+"""Makes the supervisor reload the files that may change while it runs, and then its children. It is
+blocked in a child until the child is able to handle it."""
 # SIGIO: a status request has arrived, or the input has ended.
-_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGIO}
+_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGIO, RELOAD_SIGNAL}
 _STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 GRACE_SECONDS = 10.0
 """How long a child has to stop before it is killed."""
@@ -59,6 +62,15 @@ def end_without_supervisor() -> None:
     period the kernel kills it, even if it hangs. A new server waits for the children of the old
     one."""
     signal.alarm(math.ceil(GRACE_SECONDS))
+
+
+def _has_terminal() -> bool:
+    """Returns whether this process has a controlling terminal that is still open."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def _flush_output() -> None:
@@ -157,12 +169,14 @@ class Supervisor:
         *,
         grace_seconds: float = GRACE_SECONDS,
         status_socket: StatusSocket | None = None,
+        reload: Callable[[], bool] = lambda: False,
         stop_at_eof: int | None = None,
     ) -> None:
-        """`stop_at_eof` is the descriptor of an input at whose end the supervisor stops. What
-        arrives there is discarded."""
+        """`reload` returns whether the children have to reload too. `stop_at_eof` is the descriptor
+        of an input at whose end the supervisor stops. What arrives there is discarded."""
         self._children = [_Child(name, main) for name, main in children.items()]
         self._status_socket = status_socket
+        self._reload = reload
         self._input = stop_at_eof
         self._grace_seconds = grace_seconds
         self._lifeline, self._life = os.pipe()
@@ -173,6 +187,9 @@ class Supervisor:
         """Supervises until SIGTERM or SIGINT; returns an exit status."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         self._signal_input(True)
+        # A terminal that is closed sends the reload signal too. `nohup` ignores it.
+        ignored = signal.getsignal(RELOAD_SIGNAL) == signal.SIG_IGN
+        stops_with_terminal = not ignored and _has_terminal()
         try:
             self._stopping = self._input_has_ended()
             while not self._stopping:
@@ -181,6 +198,11 @@ class Supervisor:
                 if received is not None and received.si_signo in _STOP_SIGNALS:
                     self._stopping = True
                 self._stopping = self._stopping or self._input_has_ended()
+                if received is not None and received.si_signo == RELOAD_SIGNAL:
+                    if stops_with_terminal and not _has_terminal():
+                        self._stopping = True
+                    else:
+                        self._reload_all()
                 self._reap()
                 self._answer_status_requests()
         finally:
@@ -193,6 +215,17 @@ class Supervisor:
             os.close(self._lifeline)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         return self._status
+
+    def _reload_all(self) -> None:
+        try:
+            reloads_children = self._reload()
+        except Exception:
+            logger.exception("could not reload")
+            return
+        for child in self._children:
+            if child.pid and reloads_children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child.pid, RELOAD_SIGNAL)
 
     def _signal_input(self, wanted: bool) -> None:
         """Makes the kernel send SIGIO, which is blocked and waited for like the other signals, when
@@ -258,7 +291,7 @@ class Supervisor:
             for number in _SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C on a terminal is for the supervisor
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS - {RELOAD_SIGNAL})
             child.main(self._lifeline)
             status = 0
         except SystemExit as exit_:

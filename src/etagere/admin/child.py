@@ -7,7 +7,6 @@ of Prometheus takes as long to import as a twentieth of the start of a server.
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from etagere.config import Config
 from etagere.processes import ChildMain
 from etagere.rules.accounts import is_loopback, is_loopback_host
 from etagere.settings import Settings
+from etagere.tls.contexts import ServerTls
 
 ADMIN_NAME: Final = "admin"
 TOKEN_CHARACTERS_MIN: Final = 16
@@ -78,7 +78,7 @@ def admin_main(
     listening: socket,
     access: AdminAccess,
     others: tuple[str, ...],
-    tls: ssl.SSLContext | None,
+    tls: ServerTls | None,
     announce: Callable[[], None],
 ) -> ChildMain:
     """Returns the main function of the admin process. `others` are the names of the other

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import ssl
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +33,8 @@ from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.pool import ConnectionPool
 from etagere.protocol.http.server import HttpServer
 from etagere.telemetry.logs import handle_loop_error
+from etagere.tls.contexts import ServerTls
+from etagere.tls.reloading import reload_on_signal
 
 _LIMITS: Final = Limits(
     target_bytes_max=2 * 1024,
@@ -62,7 +63,7 @@ class AdminProcess:
     access: AdminAccess
     others: tuple[str, ...]
     """The names of the other children of the supervisor."""
-    tls: ssl.SSLContext | None
+    tls: ServerTls | None
 
     def run(self, lifeline: int, announce: Callable[[], None]) -> None:
         """Runs until it is stopped. Calls `announce` when it answers requests."""
@@ -84,11 +85,12 @@ class AdminProcess:
                 AdminApplication(observer, threads, self.access),
                 self.listening,
                 limits=_LIMITS,
-                tls=self.tls,
+                tls=None if self.tls is None else self.tls.context,
                 pool=ConnectionPool(_CONNECTIONS_MAX),
                 memory=MemoryBudget(_MEMORY_BYTES),
             )
             server.start()
+            reload_on_signal(self.tls, ADMIN_NAME, [server])
             tune_gc()
             with answering(self.directory, ADMIN_NAME, lambda: _health(jobs)):
                 announce()

@@ -37,6 +37,7 @@ _FLAGS = (
     "table_port",
     "file_port",
     "data",
+    "tls",
     "tls_cert",
     "tls_key",
 )
@@ -81,8 +82,11 @@ def is_development_storage(settings: Settings, ports: Mapping[str, int]) -> bool
     """Whether clients find this server with `UseDevelopmentStorage=true`."""
     usual = _ports(Settings())
     local = client_host(settings.host) in (Settings().host, "localhost")
-    plain = settings.tls_cert is None
-    return plain and local and all(usual[service] == port for service, port in ports.items())
+    return (
+        not settings.uses_tls
+        and local
+        and all(usual[service] == port for service, port in ports.items())
+    )
 
 
 def endpoint(settings: Settings, port: int) -> str:
@@ -136,7 +140,7 @@ def _ports(settings: Settings) -> dict[str, int]:
 
 
 def _scheme(settings: Settings) -> str:
-    return "http" if settings.tls_cert is None else "https"
+    return "https" if settings.uses_tls else "http"
 
 
 def client_host(host: str) -> str:

@@ -57,6 +57,7 @@ COMMANDS: tuple[str, ...] = (
     "account",
     "backup",
     "restore",
+    "certificate",
     "check",
     "clock",
     "compact",

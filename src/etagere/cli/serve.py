@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from etagere import app
 from etagere.cli import CommandError, settings_of
@@ -78,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
             "oauth = development: every program on this machine can use every account with a token "
             "that it made itself"
         )
-    elif settings.oauth == "on" and settings.tls_cert is None:
+    elif settings.oauth == "on" and settings.tls_cert is None and settings.tls == "off":
         logger.warning("oauth = on has no effect without TLS: tokens are accepted over https only")
     if settings.development_account_anywhere:
         logger.warning(
@@ -89,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     supervisor = os.getpid()
 
-    def announce(ports: Mapping[str, int]) -> None:
+    def announce(ports: Mapping[str, int], authority: Path | None) -> None:
         rest = {name: port for name, port in ports.items() if name not in ("smb", "admin")}
         smb_port, admin_port = ports.get("smb"), ports.get("admin")
         listed = [f"{service}={endpoint(settings, port)}" for service, port in rest.items()]
@@ -98,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
         if admin_port is not None:
             listed.append(f"admin={admin_endpoint(settings, admin_port)}")
         if settings.log_format == "text":
-            message = _startup_message(settings, rest, smb_port, admin_port, supervisor)
+            message = _startup_message(settings, rest, smb_port, admin_port, supervisor, authority)
             print(message, file=sys.stderr, flush=True)
         else:
             endpoints = dict(one.split("=", 1) for one in listed)
@@ -120,6 +121,7 @@ def _startup_message(
     smb_port: int | None,
     admin_port: int | None,
     pid: int,
+    authority: Path | None,
 ) -> str:
     """Returns the lines that tell the user how to connect to the server. The only key that they may
     contain is public. `ports` are those of the REST services."""
@@ -135,10 +137,21 @@ def _startup_message(
         *zip(("connect", ""), connect, strict=False),
         *zip(("smb", "", "", ""), _mount_commands(settings, smb_port, name), strict=False),
         *(() if admin_port is None else (("admin", admin_endpoint(settings, admin_port)),)),
+        *_trust(authority),
         ("data", kept if settings.memory else settings.data.absolute()),
         ("stop", f"^C, or kill {pid}"),
     ]
     return "\n".join(f"  {title:<8} {text}" for title, text in rows)
+
+
+def _trust(authority: Path | None) -> list[tuple[str, str]]:
+    """Returns how clients verify the certificate of a server that created it."""
+    if authority is None:
+        return []
+    return [
+        ("tls", f"clients have to trust the CA {authority.absolute()}"),
+        ("", "`etagere certificate --help` shows how"),
+    ]
 
 
 def _mount_commands(settings: Settings, port: int | None, account: str) -> list[str]:

@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import socket
-import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -48,6 +47,8 @@ from etagere.protocol.smb.server import SmbServer
 from etagere.protocol.smb.services import SmbServices
 from etagere.settings import Settings
 from etagere.telemetry.logs import handle_loop_error
+from etagere.tls.contexts import ServerTls
+from etagere.tls.reloading import reload_on_signal
 
 if TYPE_CHECKING:
     from etagere.protocol.rest.user_authentication import UserAuthenticator
@@ -116,7 +117,7 @@ class FrontEnd:
     """By the names of the services that these front ends serve, of which SMB is one."""
     ports: Mapping[str, int]
     """The ports of all REST services, by name."""
-    tls: ssl.SSLContext | None
+    tls: ServerTls | None
     announce: Callable[[], None]
     """Called when a front end answers requests."""
     table: FrontEndTable
@@ -138,6 +139,8 @@ class FrontEnd:
         context = self._context(name, number)
         assembly = self.assemble(context)
         servers = self._start_servers(assembly, context)
+        rest = [server for server in servers if isinstance(server, HttpServer)]
+        reload_on_signal(self.tls, name, rest)
         jobs = _start_jobs(context, [*assembly.jobs, *(self.users.jobs() if self.users else ())])
         tune_gc()
         sys.setswitchinterval(_THREAD_TURN_SECONDS)
@@ -195,7 +198,7 @@ class FrontEnd:
             HttpServer(
                 service,
                 self.sockets[service.name],
-                tls=self.tls,
+                tls=None if self.tls is None else self.tls.context,
                 pool=pool,
                 share=share,
                 listener_number=listener_number,

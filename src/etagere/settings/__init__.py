@@ -105,6 +105,12 @@ class Settings:
         "an account whose new file shares are premium; may be repeated",
         flag="--premium-file-account",
     )
+    tls: str = _setting(
+        Choice("off", "self-signed"),
+        "off",
+        "`self-signed` serves HTTPS with a certificate that the server creates; clients have to "
+        "trust its CA. Not together with `tls_cert`",
+    )
     tls_cert: Path | None = _setting(  # noqa: RUF009
         _FILE, None, "the certificate chain in PEM; requires `tls_key`"
     )
@@ -191,6 +197,11 @@ class Settings:
         1_000,
         "log requests and operations of the writer that take longer than this; 0 logs none",
     )
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether the REST services are served over HTTPS."""
+        return self.tls != "off" or self.tls_cert is not None
 
 
 class Setting(NamedTuple):

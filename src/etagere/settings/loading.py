@@ -65,7 +65,10 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
     if values.get("oauth") == "on":
         _require(sources, "oauth", "oauth_issuers")
         _require(sources, "oauth", "oauth_keys")
-    return Settings(**values)
+    settings = Settings(**values)
+    if settings.tls != "off" and settings.tls_cert is not None:
+        raise BadSetting(f"{sources['tls']}: tls_cert must not be set too")
+    return settings
 
 
 def _find(

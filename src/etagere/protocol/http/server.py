@@ -62,6 +62,10 @@ class HttpServer:
         self._listener.start()
         self._sweeper = asyncio.create_task(self._sweep())
 
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """Replaces the TLS context for connections that are accepted from now on."""
+        self._tls = context
+
     def _accept(self, connected: socket.socket, place: ConnectionPlace) -> None:
         task = asyncio.create_task(self._connect(connected, place))
         self._accepted.add(task)

@@ -1,0 +1,82 @@
+"""TLS contexts of the server, and replacing them while the server runs."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+# Every supported client offers these with TLS 1.2: forward secrecy and authenticated encryption.
+# The suites of TLS 1.3 have both, and are not affected by this list.
+_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+_PROTOCOL: Final = "http/1.1"
+
+
+class BadCertificate(Exception):
+    """A certificate or its key cannot be used; the message says why, in one line."""
+
+
+def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Returns the context for a certificate chain and its private key, both in PEM. Raises
+    BadCertificate."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(_CIPHERS)
+    context.set_alpn_protocols([_PROTOCOL])
+    # A client of TLS 1.2 could otherwise make the server repeat the handshake, which costs it most.
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    try:
+        _require_certificates(certificate)
+        _require_readable(key)
+        # Without this argument the library would ask for a password on the terminal.
+        context.load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            why = f"the private key in {key} does not match {certificate}"
+        else:
+            why = f"{key} has no PEM private key without a password"
+        raise BadCertificate(why) from error
+    except OSError as error:
+        raise BadCertificate(f"{error.filename} cannot be read: {error.strerror}") from error
+    return context
+
+
+class ServerTls:
+    """The files of a server's certificate, and the context that was made from them.
+
+    A reload makes a new context. Loading the files into the existing one would keep an old
+    certificate with another type of key, and an error could leave it without a key.
+    """
+
+    authority: Path | None = None
+    """The certificate of the CA, if this server created it."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        """May raise BadCertificate."""
+        self._certificate = certificate
+        self._key = key
+        self.context = server_context(certificate, key)
+
+    def renew(self) -> None:
+        """Renews the certificate, if this server created it and it expires soon. May raise
+        BadCertificate."""
+
+    def reload(self) -> None:
+        """Makes a new context of the files. Raises BadCertificate, and keeps the old context, if
+        they cannot be used."""
+        self.context = server_context(self._certificate, self._key)
+
+
+def _require_certificates(path: Path) -> None:
+    """Checks the certificates alone: an error for both files does not say which one is wrong."""
+    _require_readable(path)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise BadCertificate(f"{path} has no PEM certificate") from error
+
+
+def _require_readable(path: Path) -> None:
+    """Raises an OSError that names the file, which those of the library do not."""
+    with path.open("rb"):
+        pass
