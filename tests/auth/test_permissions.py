@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from etagere.auth import permissions
@@ -430,9 +431,48 @@ def test_sources_of_renames(
     assert code(permissions.authorize(holder, "file", needed, target)) == expected
 
 
-@pytest.mark.parametrize("name", BLOB)
-def test_a_shared_key_allows_everything(name: str) -> None:
-    assert authorize(KeyOwner("a"), f"blob.{name}", "c/b") == Permit()
+@pytest.mark.parametrize("name", PERMISSIONS)
+def test_a_shared_key_allows_everything_but_user_delegation_keys(name: str) -> None:
+    outcome = authorize(KeyOwner("a"), name, "c/b")
+    if name.endswith(".get_user_delegation_key"):
+        assert code(outcome) == "AuthenticationFailed"
+    else:
+        assert outcome == Permit()
+
+
+@pytest.mark.parametrize("service", ["blob", "queue", "file"])
+def test_only_users_get_user_delegation_keys(service: str) -> None:
+    operation = f"{service}.get_user_delegation_key"
+    others: list[Principal] = [
+        account_token(),
+        token(LETTERS["blob", "c"]),
+        token(LETTERS["blob", "c"], kind=TokenKind.DELEGATION),
+        Anonymous("a"),
+    ]
+    for holder in others:
+        assert isinstance(authorize(holder, operation, ""), Refusal)
+    for rights, is_allowed in ((Right.DELEGATE, True), (~Right.DELEGATE, False)):
+        user = User(account="a", object_id="o", tenant_id="t", rights={service: rights})
+        assert isinstance(authorize(user, operation, ""), Permit) is is_allowed
+
+
+@pytest.mark.parametrize("name", PERMISSIONS)
+def test_delegated_tokens_have_the_rights_of_their_user(name: str) -> None:
+    """Whatever letters it has, a token allows an operation only if its user may execute it."""
+    service = name.partition(".")[0]
+    permission = PERMISSIONS[name]
+    if service == "table" or permission.service_letters is None:
+        return
+    resource = min(permission.resources)
+    letters = LETTERS[service, resource]
+    holder = token(letters, resource, "c", service=service, kind=TokenKind.DELEGATION)
+    target = "c"
+    assert isinstance(authorize(holder, name, target), Permit)
+    required = permission.right
+    for right in Right:
+        for rights in (right, ~right):
+            outcome = authorize(msgspec.structs.replace(holder, rights=rights), name, target)
+            assert isinstance(outcome, Permit) is (required in rights)
 
 
 @pytest.mark.parametrize("name", BLOB)
@@ -616,6 +656,9 @@ RIGHTS_OF_OPERATIONS = {
         "table.get_table_service_stats file.get_file_service_properties "
         "file.set_file_service_properties"
     ),
+    Right.DELEGATE: (
+        "blob.get_user_delegation_key queue.get_user_delegation_key file.get_user_delegation_key"
+    ),
     NO_RIGHT: "table.entity_group_transaction",
 }
 """The operations that need a right; those that are not listed need WRITE."""
@@ -665,7 +708,9 @@ def test_users_of_files_must_intend_a_backup() -> None:
     for operation in PERMISSIONS:
         service = operation.partition(".")[0]
         outcome = authorize(user(service, ALL_RIGHTS, intends_backup=False), operation, "c")
-        assert (code(outcome) == "MissingRequiredHeader") is (service == "file")
+        # Keys are not data.
+        needs_intent = service == "file" and not PERMISSIONS[operation].users_only
+        assert (code(outcome) == "MissingRequiredHeader") is needs_intent
 
 
 def test_renames_need_the_rights_to_read_and_write_the_source() -> None:

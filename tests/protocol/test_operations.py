@@ -29,7 +29,6 @@ NOT_SERVED: Final = {
         "delete_blob_immutability_policy",
         "delete_blob_permanently",
         "delete_blob_version",
-        "get_user_delegation_key",
         "query_blob_contents",
         "rename_container",
         "restore_container",
@@ -38,9 +37,9 @@ NOT_SERVED: Final = {
         "set_blob_legal_hold",
         "undelete_blob",
     },
-    "queue": {"get_user_delegation_key"},
+    "queue": set[str](),
     "table": set[str](),
-    "file": {"get_user_delegation_key"},
+    "file": set[str](),
 }
 """Operations of the catalogue without a row."""
 PREFLIGHT: Final = {service: {f"preflight_{service}_request"} for service in TABLES}

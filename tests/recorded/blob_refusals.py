@@ -79,7 +79,7 @@ NOT_COMPARED: Final = {
     ("Blob_Query", 0, ""): "Query Blob Contents is not served",
     ("Container_Restore", 0, ""): _VERSIONS,
     ("Container_Rename", 0, ""): "not documented, and not served",
-    ("Service_GetUserDelegationKey", 0, ""): "OAuth is not served",
+    ("Service_GetUserDelegationKey", 0, ""): "only users get keys, not the account key",
     ("AppendBlob_AppendBlock", 403, "RequestForbiddenByContainerEncryptionPolicy"): _KEYS,
     ("AppendBlob_AppendBlockFromUrl", 500, "InternalError"): _LOAD,
     ("Blob_Download", 409, "BlobUsesCustomerSpecifiedEncryption"): _KEYS,

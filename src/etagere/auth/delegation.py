@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from etagere.auth.principal import TokenHolder, User
 from etagere.auth.request import octets
+from etagere.auth.roles import NO_RIGHT, Right, Rights
 from etagere.auth.sas import SERVICE_LETTERS, DelegationKey, Sas, iso_time
 from etagere.auth.shared_key import AccountKey, failed
 from etagere.clock import TICKS_PER_SECOND
 from etagere.errors import Refusal
+from etagere.model.delegation import ServiceRights
 from etagere.rules.dates import format_second
 
 _LABEL: Final = "user delegation key"
@@ -65,3 +69,41 @@ def check_key(sas: Sas) -> Refusal | None:
     if "suoid" in sas.values:
         return failed("The parameter suoid needs a hierarchical namespace.")
     return None
+
+
+def check_required_user(holder: TokenHolder, user: User | None) -> Refusal | None:
+    """Refuses a token that needs the bearer token of another user. GUIDs have no case."""
+    if user is None:
+        return failed("The token is valid only together with the bearer token of a user.")
+    if (
+        user.object_id.lower() != holder.required_user.lower()
+        or user.tenant_id.lower() != holder.required_tenant.lower()
+    ):
+        return failed("The bearer token is not of the user that the parameter sduoid names.")
+    return None
+
+
+# Rights
+
+_NAMED_RIGHTS: Final = {right.name: right for right in Right}
+
+
+def rights_to_store(rights: Rights) -> tuple[ServiceRights, ...]:
+    return tuple(
+        ServiceRights(service, tuple(str(right.name) for right in Right if right in granted))
+        for service, granted in sorted(rights.items())
+        if granted
+    )
+
+
+def stored_rights(stored: Iterable[ServiceRights], service: str) -> Right:
+    """Returns the rights of a user in a service."""
+    return _parse_rights(next((one.rights for one in stored if one.service == service), ()))
+
+
+@lru_cache(maxsize=256)
+def _parse_rights(names: tuple[str, ...]) -> Right:
+    rights = NO_RIGHT
+    for name in names:
+        rights |= _NAMED_RIGHTS.get(name, NO_RIGHT)
+    return rights

@@ -1,10 +1,11 @@
 """A cache of verified tokens: clients send the same token with every request.
 
 An entry says that the signature is valid and what the token grants. The time and the address of
-the client are checked for each request. A token is cached only if its verification depended on
-nothing but the cache key: the account with its keys, the whole query and, unless it is an account
-token, the container or share. So tokens that name a stored policy, one blob or file, or headers and
-parameters of the request are not cached.
+the client are checked for each request, and so are the user delegation key that a token was signed
+with, the rights of its user, and the bearer token that it may require. A token is cached only if
+its verification depended on nothing else but the cache key: the account with its keys, the whole
+query and, unless it is an account token, the container or share. So tokens that name a stored
+policy, one blob or file, or headers and parameters of the request are not cached.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class KnownToken(NamedTuple):
     sas: Sas
     granted: Effective
     holder: TokenHolder
+    delegation_key: AccountKey | None = None
+    """The user delegation key that verified it; None for other tokens."""
 
 
 class KnownTokens:
@@ -44,11 +47,12 @@ class KnownTokens:
     def add(self, request: RestRequest, keys: tuple[AccountKey, ...], token: KnownToken) -> None:
         if len(request.query) > _QUERY_CHARACTERS_MAX or not _is_cacheable(token.sas):
             return
-        if len(self._kept) >= self._count_max:
-            del self._kept[next(iter(self._kept))]
         # What an account token grants does not depend on the container of the request.
         key_of = _account_token_key if token.sas.kind is TokenKind.ACCOUNT else _container_token_key
-        self._kept[key_of(request)] = keys, token
+        key = key_of(request)
+        if len(self._kept) >= self._count_max and key not in self._kept:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = keys, token
 
 
 def _account_token_key(request: RestRequest) -> tuple[str, ...]:
@@ -62,6 +66,4 @@ def _container_token_key(request: RestRequest) -> tuple[str, ...]:
 def _is_cacheable(sas: Sas) -> bool:
     if sas.policy_id or not sas.values.keys().isdisjoint(("srh", "srq")):
         return False
-    return sas.kind is TokenKind.ACCOUNT or (
-        sas.kind is TokenKind.SERVICE and sas.resource in {"c", "s"}
-    )
+    return sas.kind is TokenKind.ACCOUNT or sas.resource in {"c", "s"}

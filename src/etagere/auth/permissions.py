@@ -27,6 +27,7 @@ from etagere.auth.principal import (
 )
 from etagere.auth.roles import NO_RIGHT, Right
 from etagere.auth.sas import SERVICE_LETTERS
+from etagere.auth.shared_key import failed
 from etagere.errors import Refusal
 
 
@@ -54,6 +55,8 @@ class Permission(NamedTuple):
     letters_if_absent: str | None = None
     """Letters that are enough if the operation overwrites nothing."""
     public: Public = Public.NEVER
+    users_only: bool = False
+    """Whether only users with a bearer token are allowed to, and account keys are not enough."""
 
 
 class Permit(NamedTuple):
@@ -100,6 +103,10 @@ def on_service(letters: str) -> Permission:
 def on_service_properties(letters: str) -> Permission:
     """For the properties and the statistics of the service."""
     return Permission("s", letters, Right.PROPERTIES)
+
+
+def on_delegation_key() -> Permission:
+    return Permission("s", None, Right.DELEGATE, users_only=True)
 
 
 def on_account_information(letters: str) -> Permission:
@@ -241,6 +248,7 @@ CHALLENGED_SINCE: Final = "2019-12-12"
 """The first version in which anonymous callers are asked to authenticate (401 instead of 404)."""
 
 
+_USERS_ONLY: Final = "Only authentication scheme Bearer is supported."
 FILE_REQUEST_INTENT: Final = "x-ms-file-request-intent"
 """The header in which users of the file service state that they intend a backup."""
 
@@ -261,7 +269,7 @@ def authorize(
     letters that the request needs as well, such as `t` to set tags. `version` is x-ms-version.
     """
     if isinstance(principal, KeyOwner):
-        return Permit()
+        return failed(_USERS_ONLY) if permission.users_only else Permit()
     if isinstance(principal, Anonymous):
         if permission.public is Public.NEVER or extra_letters:
             return refuse_anonymous(version)
@@ -278,7 +286,15 @@ def authorize(
         refusal = _outside_resource(principal, service, permission, target)
     if refusal is not None:
         return refusal
-    return _by_letters(principal.permissions, letters, permission.letters_if_absent, extra_letters)
+    permit = _by_letters(
+        principal.permissions, letters, permission.letters_if_absent, extra_letters
+    )
+    if principal.rights is None or isinstance(permit, Refusal):
+        return permit
+    right = _required_right(permission, extra_letters)
+    if right not in principal.rights:
+        return Refusal("AuthorizationPermissionMismatch")
+    return permit
 
 
 def _outside_account_token(
@@ -331,12 +347,18 @@ def _by_letters(
 def _by_right(
     user: User, service: str, permission: Permission, extra_letters: str
 ) -> Permit | Refusal:
-    if service == "file" and not user.intends_backup:
+    # A user delegation key is not data; SDKs ask for it without an intent.
+    if service == "file" and not user.intends_backup and not permission.users_only:
         return Refusal("MissingRequiredHeader", {"HeaderName": FILE_REQUEST_INTENT})
+    right = _required_right(permission, extra_letters)
+    return Permit() if user.may(right, service) else Refusal("AuthorizationPermissionMismatch")
+
+
+def _required_right(permission: Permission, extra_letters: str) -> Right:
     right = permission.right
     for letter in extra_letters:
         right |= _RIGHTS[letter]
-    return Permit() if user.may(right, service) else Refusal("AuthorizationPermissionMismatch")
+    return right
 
 
 @lru_cache(maxsize=1_024)

@@ -63,15 +63,22 @@ class TokenHolder(msgspec.Struct, frozen=True, kw_only=True):
     overrides: dict[str, str] = {}
     # Writes must be encrypted with this scope.
     encryption_scope: str = ""
-    # The user whose rights limit a user delegation token, and the user whose bearer token is
-    # required.
+    # The user whose rights limit a user delegation token, and these rights in the service; None:
+    # no user limits the token.
     delegating_user: str = ""
+    rights: Right | None = None
+    # The user whose bearer token is required, and the tenant of that user.
     required_user: str = ""
+    required_tenant: str = ""
     # The user who was authorized when the token was created, or whose ACL entries are to be
     # checked.
     authorized_user: str = ""
     unauthorized_user: str = ""
     correlation_id: str = ""
+
+    def may(self, letter: str, right: Right) -> bool:
+        """Returns whether both the token and the user who delegated it grant something."""
+        return letter in self.permissions and (self.rights is None or right in self.rights)
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):

@@ -218,8 +218,10 @@ _OVERRIDES: Final = {
 
 
 def principal(sas: Sas, granted: Effective) -> TokenHolder:
-    """Returns the holder of a token that has passed every check."""
+    """Returns the holder of a token that has passed every check, except for the rights of the user
+    who delegated it."""
     values = sas.values
+    key = sas.key
     keys = None
     if not values.keys().isdisjoint(ENTITY_RANGE_PARAMETERS):
         keys = EntityRange(*[values.get(name) for name in ENTITY_RANGE_PARAMETERS])
@@ -237,8 +239,9 @@ def principal(sas: Sas, granted: Effective) -> TokenHolder:
         keys=keys,
         overrides={header: values[name] for name, header in _OVERRIDES.items() if name in values},
         encryption_scope=values.get("ses", ""),
-        delegating_user="" if sas.key is None else sas.key.object_id,
+        delegating_user="" if key is None else key.object_id,
         required_user=values.get("sduoid", ""),
+        required_tenant="" if key is None else key.delegated_tenant_id or key.tenant_id,
         authorized_user=values.get("saoid", ""),
         unauthorized_user=values.get("suoid", ""),
         correlation_id=values.get("scid", ""),

@@ -45,6 +45,11 @@ def carries_sas(request: RestRequest) -> bool:
     return bool(request.query) and "sig" in request.parameters
 
 
+def requires_user(request: RestRequest) -> bool:
+    """Returns whether a request has a token that needs the bearer token of a user, too."""
+    return carries_sas(request) and bool(request.parameters.get("sduoid"))
+
+
 def parse(request: RestRequest) -> Sas | Refusal:
     """Parses the token of a request, or refuses it."""
     if "sig" not in request.parameters:

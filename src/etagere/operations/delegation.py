@@ -92,7 +92,7 @@ def revoke_delegation_keys(txn: WriteTxn, command: RevokeDelegationKeys) -> None
 
 def get_delegation(txn: ReadTxn, user: UserName) -> Delegation | None:
     """Returns what the tokens of a user are verified with; None if the user has no valid keys."""
-    if check_account_name(user.account) is not None:
+    if not _can_exist(user):
         return None
     secret = txn.get(DELEGATION_SECRETS, (user.account,))
     known = None if secret is None else txn.get(DELEGATING_USERS, user.key)
@@ -101,7 +101,13 @@ def get_delegation(txn: ReadTxn, user: UserName) -> Delegation | None:
 
 def get_delegating_user(txn: ReadTxn, user: UserName) -> DelegatingUser | None:
     """Returns a user who has, or had, keys of an account."""
-    return txn.get(DELEGATING_USERS, user.key)
+    return txn.get(DELEGATING_USERS, user.key) if _can_exist(user) else None
+
+
+def _can_exist(user: UserName) -> bool:
+    """Returns whether there can be a record of this user. Requests contain any text."""
+    refusal = check_account_name(user.account) or check_user_ids(user.tenant_id, user.object_id)
+    return refusal is None
 
 
 # Purging

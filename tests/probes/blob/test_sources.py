@@ -201,7 +201,7 @@ def test_key_and_sources_of_the_account(blobs: BlobFixture, operation: BlobOpera
 
 @each_operation
 def test_other_credentials_for_a_source(blobs: BlobFixture, operation: BlobOperation) -> None:
-    """Credentials of unsupported schemes are refused, not ignored."""
+    """Credentials that are not accepted are refused, not ignored."""
     with blobs.target_for(operation) as target, blobs.unchanged():
         plain = target.source_address.partition("?")[0]
         request = _with_source(operation.request(target), plain)

@@ -258,7 +258,7 @@ def _reading(target: FileTarget) -> Token:
 
 @each_copy
 def test_other_credentials_for_a_source(files: FileFixture, operation: FileOperation) -> None:
-    """Credentials of unsupported schemes are refused, not ignored."""
+    """Credentials that are not accepted are refused, not ignored."""
     with files.target_for(operation) as target, files.unchanged():
         request = _with_source(operation, target, _plain(target))
         for value in ("Bearer a", SIGN(Request("GET", "/")).header("authorization") or ""):

@@ -118,12 +118,7 @@ def test_defaults(decoder: Decoder, default: object) -> None:
         (decode_sources.copies_tags, "x-ms-copy-source-tag-option", "ALL", "InvalidHeaderValue"),
         (decode_sources.seals, "x-ms-seal-blob", "1", "InvalidHeaderValue"),
         (source_requests.copy_source, "x-ms-other", "x", "MissingRequiredHeader"),
-        (
-            source_requests.copy_source,
-            "x-ms-copy-source-authorization",
-            "Bearer x",
-            "UnsupportedHeader",
-        ),
+        (source_requests.copy_source, "x-ms-source-encryption-key", "x", "UnsupportedHeader"),
         (decode_tags.tag_search, "?where", "", "MissingRequiredQueryParameter"),
         (decode_tags.found_marker, "?marker", "!", "OutOfRangeInput"),
     ],

@@ -28,7 +28,6 @@ MISSING: Final = {
     "Blob_Undelete",
     "Container_Rename",
     "Container_Restore",
-    "Service_GetUserDelegationKey",
 }
 """Requests without a route."""
 SOURCE: Final = {"x-ms-copy-source": "http://127.0.0.1/account/box/other"}

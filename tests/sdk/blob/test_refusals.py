@@ -28,9 +28,14 @@ def test_headers(container: ContainerClient, name: str) -> None:
 def test_credentials_for_a_source(container: ContainerClient) -> None:
     blob = container.get_blob_client("blob")
     source = container.upload_blob("source", b"content")
-    with refused(400, "UnsupportedHeader") as error:
-        blob.upload_blob_from_url(source.url, source_authorization="Bearer token")
+    with refused(400, "InvalidHeaderValue") as error:
+        blob.upload_blob_from_url(source.url, source_authorization="Basic dXNlcjpw")
     assert error.details["headername"] == "x-ms-copy-source-authorization"
+    assert "headervalue" not in error.details
+    # This server does not accept bearer tokens.
+    with refused(401, "CannotVerifyCopySource") as error:
+        blob.upload_blob_from_url(source.url, source_authorization="Bearer token")
+    assert error.details["copysourceerrorcode"] == "InvalidAuthenticationInfo"
     assert list(container.list_blob_names()) == ["source"]
 
 

@@ -26,6 +26,7 @@ from etagere.auth.permissions import (
     on_blobs_of_account,
     on_blobs_of_container,
     on_container,
+    on_delegation_key,
     on_list_of_blobs,
     on_service,
     on_service_properties,
@@ -50,7 +51,7 @@ from etagere.protocol.blob.handlers import (
     tags,
     tiers,
 )
-from etagere.protocol.rest import leases, operations, service_operations
+from etagere.protocol.rest import delegation, leases, operations, service_operations
 from etagere.protocol.rest.conditions import refuse_conditions, refuse_tag_conditions
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import (
@@ -153,6 +154,11 @@ OPERATIONS: Final = (
         name="get_blob_service_stats", handler=service_operations.get_service_stats,
         permission=on_service_properties("r"),
         routes=(Route("GET", SERVICE, "stats", "service"),),
+        conditions=False, ignores_blob_parameters=True),
+    BlobOperation(
+        name="get_user_delegation_key", handler=delegation.get_user_delegation_key,
+        permission=on_delegation_key(),
+        routes=(Route("POST", SERVICE, "userdelegationkey", "service"),),
         conditions=False, ignores_blob_parameters=True),
     BlobOperation(
         name="get_account_information", handler=service.get_account_information,

@@ -15,6 +15,7 @@ from typing import Final
 from etagere.auth.permissions import (
     READ_FILE,
     Permission,
+    on_delegation_key,
     on_directory,
     on_file,
     on_handles,
@@ -39,7 +40,7 @@ from etagere.protocol.file.handlers import (
     service,
     shares,
 )
-from etagere.protocol.rest import operations, service_operations
+from etagere.protocol.rest import delegation, operations, service_operations
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import (
     Operation,
@@ -98,6 +99,10 @@ OPERATIONS: Final = (
         name="set_file_service_properties", handler=service_operations.set_service_properties,
         permission=on_service_properties("w"),
         routes=(Route("PUT", SERVICE, "properties", "service"),)),
+    FileOperation(
+        name="get_user_delegation_key", handler=delegation.get_user_delegation_key,
+        permission=on_delegation_key(),
+        routes=(Route("POST", SERVICE, "userdelegationkey", "service"),)),
     # Shares
     FileOperation(
         name="create_share", handler=shares.create_share,

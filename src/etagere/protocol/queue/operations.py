@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from etagere.auth.permissions import (
+    on_delegation_key,
     on_messages,
     on_queue,
     on_service,
     on_service_properties,
 )
 from etagere.protocol.queue import handlers
-from etagere.protocol.rest import service_operations
+from etagere.protocol.rest import delegation, service_operations
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import Operation, Route, index_routes
 
@@ -71,6 +72,10 @@ OPERATIONS: Final = (
         name="get_queue_service_stats", handler=service_operations.get_service_stats,
         permission=on_service_properties("r"),
         routes=(Route("GET", SERVICE, "stats"),)),
+    QueueOperation(
+        name="get_user_delegation_key", handler=delegation.get_user_delegation_key,
+        permission=on_delegation_key(),
+        routes=(Route("POST", SERVICE, "userdelegationkey"),)),
     # Queues
     QueueOperation(
         name="create_queue", handler=handlers.create_queue, routes=(Route("PUT", QUEUE),),

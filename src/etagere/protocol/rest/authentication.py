@@ -7,20 +7,29 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from etagere.auth import sas, sas_parsing, sas_signature, shared_key
+from msgspec.structs import replace
+
+from etagere.auth import delegation, sas, sas_parsing, sas_signature, shared_key
 from etagere.auth.challenges import challenge, is_bearer, refuse_bearer
 from etagere.auth.known_tokens import KnownToken, KnownTokens
 from etagere.auth.permissions import refuse_anonymous
-from etagere.auth.principal import Anonymous, KeyOwner, Principal, User
+from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, User
 from etagere.auth.request import RestRequest
+from etagere.auth.roles import Right
 from etagere.auth.shared_key import AccountKey
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import Engine, ReadTxn, Refused, abort_if, unwrap
 from etagere.model.accounts import BUILT_IN
+from etagere.model.delegation import SetUserRights, UserName
 from etagere.model.service import SignedIdentifier
 from etagere.operations.accounts import get_account
+from etagere.operations.delegation import (
+    get_delegating_user,
+    get_delegation,
+    set_user_rights,
+)
 from etagere.protocol.rest.exchange import Exchange
 from etagere.rules.accounts import check_account_name, check_built_in_access
 from etagere.settings import Settings
@@ -58,6 +67,16 @@ def _authority(settings: Settings) -> str:
         with contextlib.suppress(ValueError):
             return parse_url(settings.oauth_issuers[0]).removesuffix("/")
     return ""
+
+
+class _Delegation(NamedTuple):
+    """The user delegation key of a token, and the rights of the user in the service."""
+
+    key: AccountKey | None = None
+    rights: Right | None = None
+
+
+_NO_DELEGATION: Final = _Delegation()
 
 
 class Authenticator:
@@ -109,13 +128,19 @@ class Authenticator:
         now = time.time_ns() // _NANOSECONDS_PER_TICK
         account_exists = keys is not self._unknown_account_keys
         authorization = request.fields.get("authorization")
-        if authorization is not None:
+        if authorization is not None and not sas_parsing.requires_user(request):
             if is_bearer(authorization):
                 return await self._user(exchange, host, now, account_exists=account_exists)
             abort_if(shared_key.verify(request, keys, now))
             return KeyOwner(request.account)
         if sas_parsing.carries_sas(request):
-            return await self._token_holder(exchange, keys, now)
+            holder = await self._token_holder(exchange, keys, now)
+            if holder.required_user:
+                user = None
+                if authorization is not None and is_bearer(authorization):
+                    user = await self._user(exchange, host, now, account_exists=account_exists)
+                abort_if(delegation.check_required_user(holder, user))
+            return holder
         if not account_exists and check_account_name(request.account) is not None:
             # No account can have this name, and it cannot be looked up.
             raise Refused(refuse_anonymous(exchange.challenge_version))
@@ -126,10 +151,21 @@ class Authenticator:
     ) -> User:
         if self._users is None:
             raise Refused(refuse_bearer(exchange.request.service, exchange.version))
-        seconds = now / TICKS_PER_SECOND
         return await self._users.authenticate(
-            exchange, host, seconds, account_exists=account_exists
+            exchange,
+            host,
+            now / TICKS_PER_SECOND,
+            account_exists=account_exists,
+            on_verified=self._record_rights,
         )
+
+    async def _record_rights(self, user: User) -> None:
+        """Records the rights of a user with a new token, if the user has user delegation keys."""
+        name = UserName(user.account, user.tenant_id, user.object_id)
+        recorded = await self._engine.read(get_delegating_user, name)
+        rights = delegation.rights_to_store(user.rights)
+        if recorded is not None and recorded.rights != rights:
+            await self._engine.write(set_user_rights, SetUserRights(name, rights))
 
     async def _stored(self, account: str) -> Keys:
         """Returns the keys of an account in the ledger, or a random one if it does not exist."""
@@ -138,22 +174,49 @@ class Authenticator:
             stored = await self._engine.read(get_account, account)
         return self._unknown_account_keys if stored is None else _all(stored.keys)
 
-    async def _token_holder(self, exchange: Exchange, keys: Keys, now: int) -> Principal:
+    async def _token_holder(self, exchange: Exchange, keys: Keys, now: int) -> TokenHolder:
         request = exchange.request
-        token = self._tokens.find(request, keys)
-        if token is None:
-            token = await self._verified(request, keys)
+        known = self._tokens.find(request, keys)
+        token = known
+        if token is None or token.delegation_key is not None:
+            token = await self._verified(request, keys, known)
+        if token is not known:
             self._tokens.add(request, keys, token)
         abort_if(sas.check_origin(token.sas, request))
         abort_if(sas.check_time(token.granted, now))
         return token.holder
 
-    async def _verified(self, request: RestRequest, keys: Keys) -> KnownToken:
-        token = unwrap(sas_parsing.parse(request))
-        abort_if(sas_signature.verify(token, keys))
-        policy = await self._policy(token) if token.policy_id else None
-        granted = unwrap(sas.effective(token, policy))
-        return KnownToken(token, granted, sas.principal(token, granted))
+    async def _verified(
+        self, request: RestRequest, keys: Keys, known: KnownToken | None
+    ) -> KnownToken:
+        """Verifies a token. Of a `known` one only what may have changed is verified: its user
+        delegation key, and the rights of the user."""
+        token = unwrap(sas_parsing.parse(request)) if known is None else known.sas
+        delegated = await self._delegation(token, keys)
+        if known is None or known.delegation_key is not delegated.key:
+            abort_if(sas_signature.verify(token, keys, lambda _: delegated.key))
+            policy = await self._policy(token) if token.policy_id else None
+            granted = unwrap(sas.effective(token, policy))
+            holder = sas.principal(token, granted)
+            known = KnownToken(token, granted, holder, delegated.key)
+        if known.holder.rights == delegated.rights:
+            return known
+        return known._replace(holder=replace(known.holder, rights=delegated.rights))
+
+    async def _delegation(self, token: sas.Sas, keys: Keys) -> _Delegation:
+        """Returns the user delegation key that a token names, and the current rights of its
+        user."""
+        key = token.key
+        if key is None:
+            return _NO_DELEGATION
+        abort_if(delegation.check_key(token))
+        user = UserName(token.account, key.tenant_id, key.object_id)
+        stored = await self._engine.read(get_delegation, user)
+        # The secret of an account is still there if the account was removed from the settings.
+        if stored is None or keys is self._unknown_account_keys:
+            return _NO_DELEGATION
+        rights = delegation.stored_rights(stored.rights, token.service)
+        return _Delegation(delegation.signing_key(stored.secret, key), rights)
 
     async def _policy(self, token: sas.Sas) -> sas.Policy | None:
         """Returns the current stored policy that a token names."""

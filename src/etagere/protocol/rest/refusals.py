@@ -91,7 +91,7 @@ def _is_trusted(exchange: Exchange, refusal: Refusal) -> bool:
     Before authentication, details are only about the request. An authorized anonymous caller reads
     a public container; in a private one they are refused without details.
     """
-    principal = getattr(exchange, "principal", None)
+    principal: Principal | None = getattr(exchange, "principal", None)
     if principal is None or isinstance(principal, KeyOwner):
         return True
     if isinstance(principal, Anonymous):
@@ -100,7 +100,9 @@ def _is_trusted(exchange: Exchange, refusal: Refusal) -> bool:
     if isinstance(principal, User):
         right = Right.TAGS if is_about_tags else Right.READ
         return principal.may(right, exchange.request.service)
-    return ("t" if is_about_tags else "r") in principal.permissions
+    if is_about_tags:
+        return principal.may("t", Right.TAGS)
+    return principal.may("r", Right.READ)
 
 
 def _visible(refusal: Refusal, exchange: Exchange) -> Refusal:
@@ -119,7 +121,7 @@ def _visible(refusal: Refusal, exchange: Exchange) -> Refusal:
 
 def _sees_tags(principal: Principal | None) -> bool:
     if isinstance(principal, TokenHolder):
-        return "t" in principal.permissions
+        return principal.may("t", Right.TAGS)
     if isinstance(principal, User):
         return principal.may(Right.TAGS, "blob")
     return isinstance(principal, KeyOwner)
@@ -166,7 +168,11 @@ def unread_source(status: int, code: str, message: str) -> Refused:
 def unread_source_for(refusal: Refusal, service: str) -> Refused:
     """Returns the refusal for a source in this store whose service would refuse a read like
     this."""
-    status = 304 if isinstance(refusal, NotModified) else http_status(refusal.code, service)
+    status = http_status(refusal.code, service)
+    if isinstance(refusal, NotModified):
+        status = 304
+    elif isinstance(refusal, BearerChallenge):
+        status = 401
     return unread_source(status, refusal.code, refusal.message)
 
 

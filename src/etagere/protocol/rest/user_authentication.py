@@ -6,6 +6,7 @@ them take a while to load.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from etagere.auth import bearer
@@ -74,12 +75,19 @@ class UserAuthenticator:
         return [Job("fetching token keys", self._keys.refresh, REFRESH_SECONDS)]
 
     async def authenticate(
-        self, exchange: Exchange, host: str | None, now: float, *, account_exists: bool
+        self,
+        exchange: Exchange,
+        host: str | None,
+        now: float,
+        *,
+        account_exists: bool,
+        on_verified: Callable[[User], Awaitable[None]],
     ) -> User:
         """Returns the user whose token a request carries; raises `Refused`. Users have no rights in
         an account that does not exist, as in one to which they have no access.
 
-        `host` is the Host header, `now` the time in seconds since 1970.
+        `host` is the Host header, `now` the time in seconds since 1970. `on_verified` is called
+        with the user of a token that was not known yet.
         """
         request = exchange.request
         abort_if(check_version(request.service, exchange.challenge_version))
@@ -90,6 +98,7 @@ class UserAuthenticator:
         known = self._known.find(key, self._keys.current() if self._keys is not None else None)
         if known is None:
             known = await self._verified(exchange, token, key)
+            await on_verified(known.user)
         fault = bearer.check_time(known.claims, now, self._skew_seconds)
         if fault is not None:
             raise self._unusable(exchange, fault)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from etagere.auth.principal import Anonymous, KeyOwner, Principal
+from etagere.auth.principal import Anonymous, KeyOwner, Principal, User
 from etagere.auth.request import is_text
 from etagere.bodies.contents import require_intact
 from etagere.bodies.store import BodyStore
@@ -67,8 +67,11 @@ class SourceUse(NamedTuple):
     """Unmet conditions are refused as `SourceConditionNotMet` (412); otherwise as a source that
     could not be read (304 or 412)."""
     owner_reads: bool = False
-    """Whether an account key that signed the request grants access to all sources of the account
-    and the service; otherwise the URL must have a token, or the container must be public."""
+    """Whether the caller may read sources of the same account and service, if an account key
+    signed the request or the caller is a user; otherwise the URL must have a token, or the
+    container must be public."""
+    may_authorize: bool = False
+    """Whether the request may have a bearer token for the source."""
     reads: bool = True
     """Whether the bytes are read. Otherwise a local source has no `chunks` and no range, and is
     found quickly, whatever its size."""
@@ -79,8 +82,8 @@ class SourceUse(NamedTuple):
 COPY: Final = SourceUse(is_copy=True, owner_reads=True, reads=False, seconds_max=None)
 COPY_OF_BYTES: Final = COPY._replace(reads=True)
 INCREMENTAL_COPY: Final = SourceUse(is_copy=True, owner_reads=True, reads=False)
-SYNCHRONOUS_COPY: Final = SourceUse(is_copy=True)
-UPLOAD: Final = SourceUse(is_copy=False)
+SYNCHRONOUS_COPY: Final = SourceUse(is_copy=True, may_authorize=True)
+UPLOAD: Final = SourceUse(is_copy=False, may_authorize=True)
 
 
 class Sources:
@@ -133,6 +136,7 @@ class Sources:
         source = addresses.parse(written)
         if source is None or not is_text(written):
             raise invalid_header("x-ms-copy-source", written.partition("?")[0])
+        authorization = requests.source_headers(exchange, may_authorize=use.may_authorize)
         asked = source_range(exchange)
         file_decode.switch(exchange, SOURCE_TRAILING_DOT)
         conditions = requests.source_conditions(exchange)
@@ -146,7 +150,7 @@ class Sources:
         if service is None and not is_allowed:
             service = addresses.service_of_public_endpoint(source, request.account)
         if service is not None:
-            local = _LocalAddress(source, service)
+            local = _LocalAddress(source, service, authorization)
             opened = await self._open_local(exchange, local, asked, use, conditions, needs_tags)
             if bytes_max is not None and opened.length > bytes_max:
                 await opened.close()
@@ -157,7 +161,12 @@ class Sources:
             raise unread_source(403, "AuthorizationFailure", message)
         if not written.isascii() or reads_tags:
             raise invalid_header("x-ms-copy-source", source.without_secrets())
+        if authorization and source.scheme != "https":
+            # Anybody on the way could use the token.
+            raise invalid_header("x-ms-copy-source", source.without_secrets())
         forwarded = requests.forwarded_conditions(exchange)
+        if authorization:
+            forwarded |= {**authorization, "x-ms-version": exchange.version}
         try:
             return await self._fetcher.fetch(source, forwarded, asked, bytes_max, use.seconds_max)
         except Refused as refused:
@@ -203,7 +212,8 @@ class Sources:
     async def _authorize(
         self, exchange: Exchange, local: _LocalAddress, use: SourceUse, needs_tags: bool
     ) -> Lookup:
-        """Authorizes the read like a separate request with nothing but the URL."""
+        """Authorizes the read like a separate request with nothing but the URL and the bearer
+        token for it."""
         asking = _request_for(exchange, local)
         principal: Principal = await self._authenticator.authenticate_source(exchange, asking)
         owner = exchange.principal
@@ -211,7 +221,7 @@ class Sources:
             use.owner_reads
             and local.service == exchange.request.service
             and isinstance(principal, Anonymous)
-            and isinstance(owner, KeyOwner)
+            and isinstance(owner, KeyOwner | User)
             and owner.account == principal.account
         ):
             principal = owner
@@ -227,6 +237,8 @@ class _LocalAddress(NamedTuple):
 
     address: SourceAddress
     service: str
+    authorization: dict[str, str]
+    """The headers that authorize the read."""
 
 
 def _fetcher() -> Fetcher:
@@ -241,11 +253,14 @@ def _request_for(exchange: Exchange, local: _LocalAddress) -> Exchange:
     source = local.address
     # A token for HTTPS only is not valid if the request was sent over HTTP.
     is_encrypted = source.scheme == exchange.request.scheme == "https"
+    fields = dict(local.authorization)
     trailing_dot = exchange.header(SOURCE_TRAILING_DOT)
+    if trailing_dot is not None:
+        fields[SOURCE_TRAILING_DOT] = trailing_dot
     return exchange.nested(
         "GET",
         f"{source.path}?{source.query}",
-        {} if trailing_dot is None else {SOURCE_TRAILING_DOT: trailing_dot},
+        fields,
         host=source.authority,
         scheme="https" if is_encrypted else "http",
         service=local.service,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from etagere.auth.challenges import is_bearer
+from etagere.auth.permissions import FILE_REQUEST_INTENT
 from etagere.auth.request import address
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
@@ -17,19 +19,33 @@ from etagere.protocol.sources import addresses
 from etagere.rules import conditions as condition_rules
 from etagere.rules import leases as lease_rules
 
-_NOT_YET_OF_SOURCES: Final = (
-    "x-ms-copy-source-authorization",
-    "x-ms-source-encryption-key",
-)
+_AUTHORIZATION: Final = "x-ms-copy-source-authorization"
+_ENCRYPTION_KEY: Final = "x-ms-source-encryption-key"
 
 
 def copy_source(exchange: Exchange) -> str:
-    """Returns the URL of a source. Headers with credentials of unsupported kinds are refused,
-    because the source must not be read without them."""
-    for name in _NOT_YET_OF_SOURCES:
-        if exchange.header(name) is not None:
-            raise Refused(Refusal("UnsupportedHeader", {"HeaderName": name}))
+    """Returns the URL of a source. Keys of customers are refused, because the source must not be
+    read without them."""
+    if exchange.header(_ENCRYPTION_KEY) is not None:
+        raise Refused(Refusal("UnsupportedHeader", {"HeaderName": _ENCRYPTION_KEY}))
     return required_header(exchange, "x-ms-copy-source")
+
+
+def source_headers(exchange: Exchange, *, may_authorize: bool) -> dict[str, str]:
+    """Returns the headers that authorize the read of a source: a bearer token, if the operation
+    accepts one, and the intent of users of the file service. The token is in no refusal."""
+    written = exchange.header(_AUTHORIZATION)
+    if written is None:
+        return {}
+    if not may_authorize:
+        raise Refused(Refusal("UnsupportedHeader", {"HeaderName": _AUTHORIZATION}))
+    if not is_bearer(written) or not written.isascii() or not written.isprintable():
+        raise Refused(Refusal("InvalidHeaderValue", {"HeaderName": _AUTHORIZATION}))
+    headers = {"authorization": written}
+    intent = exchange.header(FILE_REQUEST_INTENT)
+    if intent is not None and intent.isascii() and intent.isprintable():
+        headers[FILE_REQUEST_INTENT] = intent
+    return headers
 
 
 def source_conditions(exchange: Exchange) -> Conditions:

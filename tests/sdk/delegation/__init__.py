@@ -1,0 +1,1 @@
+"""User delegation through the SDKs, over HTTPS with bearer tokens."""
