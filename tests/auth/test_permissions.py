@@ -36,7 +36,7 @@ OPERATIONS: dict[str, dict[str, list[str]]] = json.loads(
     (DATA / "operations.json").read_text("utf-8")
 )
 BLOB = sorted(name.partition(".")[2] for name in PERMISSIONS if name.startswith("blob."))
-TARGETS = {"s": "", "c": "c", "o": "c/b", "sco": "c/b", "co": "c"}
+TARGETS = {"s": "", "so": "", "c": "c", "o": "c/b", "sco": "c/b", "co": "c"}
 
 
 def account_token(
@@ -121,7 +121,8 @@ EXPECTED = [
     ("get_blob_tags", "o", "t", "t", None),
     ("put_blob", "o", "cw", "cw", None),
     ("copy_blob", "o", "cw", "cw", None),
-    ("put_block_list", "o", "cw", "cw", None),
+    ("put_block", "o", "w", "w", None),
+    ("put_block_list", "o", "w", "w", None),
     ("append_block", "o", "aw", "aw", None),
     ("snapshot_blob", "o", "cw", "cw", None),
     ("set_blob_metadata", "o", "w", "w", None),
@@ -141,7 +142,7 @@ EXPECTED = [
     ("list_containers", "s", "l", "", None),
     ("set_blob_service_properties", "s", "w", "", None),
     ("get_blob_service_stats", "s", "r", "", None),
-    ("find_blobs_by_tags", "s", "f", "", None),
+    ("find_blobs_by_tags", "so", "f", "", None),
 ]
 
 
@@ -487,7 +488,7 @@ def test_a_token_without_permissions_allows_nothing_on_a_blob(name: str) -> None
 @pytest.mark.parametrize(
     ("permissions", "only_if_absent"), [("c", True), ("w", False), ("cw", False), ("rc", True)]
 )
-@pytest.mark.parametrize("name", ["put_blob", "copy_blob", "put_block", "put_block_list"])
+@pytest.mark.parametrize("name", ["put_blob", "put_blob_from_url", "copy_blob"])
 def test_create_without_write(name: str, permissions: str, only_if_absent: bool) -> None:
     for caller in (account_token(permissions), token(permissions)):
         permit = authorize(caller, f"blob.{name}", "c/b")
@@ -531,7 +532,8 @@ def test_additional_permissions_of_a_request() -> None:
         ("bs", "c/b", "delete_blob", "c/b", ""),
         ("bs", "c/b", "put_blob", "c/b", "AuthorizationFailure"),
         ("bs", "c/b", "set_blob_metadata", "c/b", "AuthorizationFailure"),
-        ("bv", "c/b", "delete_blob", "c/b", ""),
+        ("bv", "c/b", "delete_blob", "c/b", "AuthorizationFailure"),
+        ("bv", "c/b", "get_blob", "c/b", ""),
         ("bv", "c/b", "acquire_blob_lease", "c/b", "AuthorizationFailure"),
         ("bv", "c/b", "snapshot_blob", "c/b", "AuthorizationFailure"),
         ("c", "c", "blob_batch_in_container", "c", ""),

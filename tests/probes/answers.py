@@ -18,6 +18,7 @@ NO_AUTHENTICATION: Final = (401, "NoAuthenticationInformation")
 AUTHORIZATION_FAILURE: Final = (403, "AuthorizationFailure")
 PERMISSION_MISMATCH: Final = (403, "AuthorizationPermissionMismatch")
 SERVICE_MISMATCH: Final = (403, "AuthorizationServiceMismatch")
+RESOURCE_TYPE_MISMATCH: Final = (403, "AuthorizationResourceTypeMismatch")
 BLOB_OVERWRITE: Final = (403, "UnauthorizedBlobOverwrite")
 """The caller may create, but the blob exists."""
 

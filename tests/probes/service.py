@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 import pytest
 
-from etagere.auth.permissions import Permission
-from tests.permissions import PERMISSIONS
+from tests.authorization import Rule, rule_of
 from tests.probes.client import (
     VERSION,
     Answer,
@@ -67,8 +66,9 @@ class Operation(ABC, Generic[TargetT]):
         return f"{self.service}-{self.name}"
 
     @property
-    def permission(self) -> Permission:
-        return PERMISSIONS[f"{self.service}.{self.row}"]
+    def rule(self) -> Rule:
+        """What its sender needs."""
+        return rule_of(self.service, self.name)
 
     @property
     def marks(self) -> tuple[pytest.MarkDecorator, ...]:

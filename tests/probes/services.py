@@ -45,10 +45,6 @@ _KINDS: Final = [
     for operation in OPERATIONS
     for kind in SERVICES[operation.service].token_kinds
 ]
-each_token_kind: Final = pytest.mark.parametrize(
-    ("operation", "kind"),
-    [pytest.param(*case, id=f"{case[0]}-{case[1]}", marks=case[0].marks) for case in _KINDS],
-)
 each_granted_kind: Final = pytest.mark.parametrize(
     ("operation", "kind"),
     [

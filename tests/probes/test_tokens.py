@@ -8,18 +8,14 @@ from typing import Any, Final
 
 from tests.probes.answers import (
     AUTHENTICATION_FAILED,
-    AUTHORIZATION_FAILURE,
-    BLOB_OVERWRITE,
     NO_AUTHENTICATION,
-    PERMISSION_MISMATCH,
-    SERVICE_MISMATCH,
     refusal_fault,
 )
 from tests.probes.blob.fixture import BlobFixture
 from tests.probes.client import Request, encoded
 from tests.probes.service import Operation, ServiceFixture
-from tests.probes.services import each_granted_kind, each_operation, each_token_kind
-from tests.probes.token_kinds import ACCOUNT_KIND, SERVICE_LETTERS, TokenKind
+from tests.probes.services import SERVICES, each_granted_kind, each_service
+from tests.probes.token_kinds import TokenKind
 from tests.probes.tokens import ACCOUNT_LETTERS, Token, moment, service_token
 from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY
 
@@ -41,62 +37,18 @@ def test_valid_tokens(
         assert 200 <= answer.status < 300, answer
 
 
-@each_token_kind
-def test_every_permission(
-    fixture: ServiceFixture[Any], operation: Operation[Any], kind: TokenKind
-) -> None:
-    """Each letter that suffices is enough alone, and all others together are not."""
-    letters = string.ascii_lowercase
-    allowed = [letter for letter in letters if kind.grants(operation, letter)]
-    rest = "".join(set(kind.letters) - set(allowed))
-    refused = [*(set(letters) - set(allowed)), "", "R", rest]
-    if needs_all := next(iter(_sets_of_letters(operation, kind)), ""):
-        refused += [kind.letters.replace(letter, "") for letter in needs_all]
-        allowed.append(needs_all)
-    expected = (AUTHENTICATION_FAILED, PERMISSION_MISMATCH, BLOB_OVERWRITE, AUTHORIZATION_FAILURE)
-    with fixture.target_for(operation) as target, fixture.unchanged():
-        request = operation.request(target)
-        for permissions in refused:
-            if kind.grants(operation, permissions):
-                continue
-            answer = fixture.ask(
-                kind.make(operation, target, permissions=permissions).put_on(request)
-            )
-            assert not refusal_fault(answer, *expected), (permissions, answer)
-    for permissions in allowed:
-        with fixture.target_for(operation) as target:
-            token = kind.make(operation, target, permissions=permissions)
-            answer = fixture.ask(token.put_on(operation.request(target)))
-            assert 200 <= answer.status < 300, (permissions, answer)
-
-
-def _sets_of_letters(operation: Operation[Any], kind: TokenKind) -> Iterator[str]:
-    """Yields alternatives of the permission table that ask for several letters at once."""
-    permission = operation.permission
-    wanted = permission.account_letters if kind is ACCOUNT_KIND else permission.service_letters
-    for letters in (wanted or "").split("|"):
-        if len(letters) > 1 and kind.grants(operation, letters):
-            yield letters
-
-
-@each_operation
-def test_services_and_resource_types(
-    fixture: ServiceFixture[Any], operation: Operation[Any]
-) -> None:
-    own = SERVICE_LETTERS[operation.service]
-    others = "".join(sorted(set("bqtf") - {own}))
-    with fixture.target_for(operation) as target, fixture.unchanged():
-        request = operation.request(target)
-        for services in (*others, others):
-            token = ACCOUNT_KIND.make(operation, target, services=services)
-            answer = fixture.ask(token.put_on(request))
-            assert not refusal_fault(answer, SERVICE_MISMATCH, PERMISSION_MISMATCH)
-        types = "".join(sorted(set("sco") - set(operation.permission.resource_types)))
-        for own_types in filter(None, {types, *types}):
-            token = ACCOUNT_KIND.make(operation, target, types=own_types)
-            answer = fixture.ask(token.put_on(request))
-            type_mismatch = (403, "AuthorizationResourceTypeMismatch")
-            assert not refusal_fault(answer, type_mismatch, PERMISSION_MISMATCH), own_types
+@each_service
+def test_unknown_letters(fixture: ServiceFixture[Any], service: str) -> None:
+    """A token with a letter that its resource does not have is not valid, nor is one without."""
+    probed = SERVICES[service]
+    for kind in probed.token_kinds:
+        unknown = set(string.ascii_lowercase) - set(kind.letters)
+        read = next(each for each in probed.operations if kind.grants(each, "r"))
+        with fixture.target_for(read) as target:
+            for permissions in (*sorted(unknown), "", "R", kind.letters + min(unknown)):
+                token = kind.make(read, target, permissions=permissions)
+                answer = fixture.ask(token.put_on(read.request(target)))
+                assert not refusal_fault(answer, AUTHENTICATION_FAILED), (permissions, answer)
 
 
 # What was signed

@@ -1,4 +1,4 @@
-"""Kinds of shared access signatures, and what the permission table grants their holders."""
+"""Kinds of shared access signatures, and what the REST reference grants their holders."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tests.authorization import Need
 from tests.probes.service import Operation
 from tests.probes.tokens import ACCOUNT_LETTERS, Token, account_token
 from tests.server import ACCOUNT, KEY
@@ -22,26 +23,25 @@ class TokenKind:
     """All letters that its `sp` may have."""
     make: Callable[..., Token]
     """Called with operation and target, and perhaps account, key, permissions and fields."""
-    reaches: Callable[[Any], bool]
-    """Whether the resource that it is for contains that of the operation."""
+    resource: str = ""
+    """The resource that it is for, as in the rules; an empty string for the account."""
     has_policies: bool = False
     """Whether it may refer to a stored access policy of its resource."""
 
     def __str__(self) -> str:
         return self.name
 
+    def need(self, operation: Operation[Any]) -> Need | None:
+        """Returns what such a token needs for the operation; None if no such token is enough."""
+        if not self.resource:
+            return operation.rule.account_sas
+        need = operation.rule.service_sas
+        return need if need is not None and self.resource in need.places else None
+
     def grants(self, operation: Operation[Any], letters: str) -> bool:
-        """Whether the permission table lets a token with these letters carry it out."""
-        if not letters or not set(letters) <= set(self.letters) or not self.reaches(operation):
-            return False
-        permission = operation.permission
-        wanted = (
-            permission.account_letters if self.name == "account" else permission.service_letters
-        )
-        choices = [] if wanted is None else wanted.split("|")
-        if permission.letters_if_absent is not None and getattr(operation, "creates_object", False):
-            choices += permission.letters_if_absent.split("|")
-        return any(set(choice) <= set(letters) for choice in choices)
+        """Whether a token with these letters is enough for the operation."""
+        need = self.need(operation)
+        return need is not None and set(letters) <= set(self.letters) and need.suffices(letters)
 
 
 def _make_account_token(
@@ -56,4 +56,4 @@ def _make_account_token(
     return account_token(account, key, **options)
 
 
-ACCOUNT_KIND: Final = TokenKind("account", ACCOUNT_LETTERS, _make_account_token, lambda _: True)
+ACCOUNT_KIND: Final = TokenKind("account", ACCOUNT_LETTERS, _make_account_token)

@@ -135,6 +135,11 @@ def on_list_of_blobs(letters: str, public: Public = Public.NEVER) -> Permission:
     )
 
 
+def on_blobs_of_account(letters: str) -> Permission:
+    """The reference names the resource type of objects, although the request is to the service."""
+    return Permission("so", letters, _RIGHTS[letters])
+
+
 def on_blobs_of_container(letters: str) -> Permission:
     return Permission("c", letters, _RIGHTS[letters], letters, _CONTAINER)
 
@@ -147,6 +152,12 @@ def on_blob_or_snapshot(letters: str, public: Public = Public.NEVER) -> Permissi
     """Only for operations that evaluate `snapshot` and `versionid`: with any other, a token for a
     snapshot would change the blob itself."""
     return Permission("o", letters, _RIGHTS[letters], letters, _BLOB_OR_SNAPSHOT, public=public)
+
+
+def on_blob_deletion(letters: str) -> Permission:
+    """A token for a version is not enough: the deletion of a version needs a letter of its own."""
+    resources = _BLOB_OR_SNAPSHOT - {"bv"}
+    return Permission("o", letters, _RIGHTS[letters], letters, resources)
 
 
 READ_BLOB: Final = on_blob_or_snapshot("r", Public.BLOB)

@@ -352,13 +352,13 @@ CONTAINER_KIND: Final = TokenKind(
     "container",
     CONTAINER_LETTERS,
     _container_token,
-    lambda operation: operation.level != "service" and "c" in operation.permission.resources,
+    "c",
     has_policies=True,
 )
 BLOB_KIND: Final = TokenKind(
     "blob",
     BLOB_LETTERS,
     _blob_token,
-    lambda operation: operation.level == "blob" and "b" in operation.permission.resources,
+    "b",
 )
 TOKEN_KINDS: Final = (ACCOUNT_KIND, CONTAINER_KIND, BLOB_KIND)

@@ -401,13 +401,13 @@ SHARE_KIND: Final = TokenKind(
     "share",
     SHARE_LETTERS,
     _share_token,
-    lambda operation: operation.level != "service" and "s" in operation.permission.resources,
+    "s",
     has_policies=True,
 )
 FILE_KIND: Final = TokenKind(
     "file",
     FILE_LETTERS,
     _file_token,
-    lambda operation: operation.level in {"file", "link"} and "f" in operation.permission.resources,
+    "f",
 )
 TOKEN_KINDS: Final = (ACCOUNT_KIND, SHARE_KIND, FILE_KIND)

@@ -112,7 +112,5 @@ def _queue_token(
     return queue_token(account, key, queue, **options)
 
 
-QUEUE_KIND: Final = TokenKind(
-    "queue", QUEUE_LETTERS, _queue_token, lambda operation: "{" in operation.path, has_policies=True
-)
+QUEUE_KIND: Final = TokenKind("queue", QUEUE_LETTERS, _queue_token, "queue", has_policies=True)
 TOKEN_KINDS: Final = (ACCOUNT_KIND, QUEUE_KIND)

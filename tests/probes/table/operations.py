@@ -152,7 +152,7 @@ TABLE_KIND: Final = TokenKind(
     "table",
     TABLE_LETTERS,
     _table_token,
-    lambda operation: operation.permission.service_letters is not None,
+    "table",
     has_policies=True,
 )
 TOKEN_KINDS: Final = (ACCOUNT_KIND, TABLE_KIND)

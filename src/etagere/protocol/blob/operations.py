@@ -21,7 +21,9 @@ from etagere.auth.permissions import (
     on_batch,
     on_batch_in_container,
     on_blob,
+    on_blob_deletion,
     on_blob_or_snapshot,
+    on_blobs_of_account,
     on_blobs_of_container,
     on_container,
     on_delegation_key,
@@ -164,7 +166,7 @@ OPERATIONS: Final = (
         conditions=False, tag_conditions=False),
     BlobOperation(
         name="find_blobs_by_tags", handler=tags.find_blobs_by_tags,
-        permission=on_service("f"),
+        permission=on_blobs_of_account("f"),
         routes=(Route("GET", SERVICE, "blobs"),), conditions=False),
     BlobOperation(
         name="blob_batch", handler=batches.blob_batch, conditions=False,
@@ -275,7 +277,7 @@ OPERATIONS: Final = (
         routes=(Route("PUT", BLOB, "snapshot"),)),
     BlobOperation(
         name="delete_blob", handler=blobs.delete_blob,
-        permission=on_blob_or_snapshot("d"),
+        permission=on_blob_deletion("d"),
         routes=(Route("DELETE", BLOB),), snapshot=True, writes=False),
     BlobOperation(
         name="set_blob_tier", handler=tiers.set_blob_tier,
@@ -292,16 +294,16 @@ OPERATIONS: Final = (
     # Block blobs
     BlobOperation(
         name="put_block", handler=blocks.put_block,
-        permission=on_blob("w", if_absent="c"),
+        permission=on_blob("w"),
         routes=(Route("PUT", BLOB, "block"),), conditions=False, tag_conditions=False),
     BlobOperation(
         name="put_block_from_url", handler=from_urls.put_block_from_url,
-        permission=on_blob("w", if_absent="c"),
+        permission=on_blob("w"),
         routes=tuple(Route("PUT", BLOB, "block", variant=source) for source in Source),
         conditions=False, tag_conditions=False),
     BlobOperation(
         name="put_block_list", handler=blocks.put_block_list,
-        permission=on_blob("w", if_absent="c"),
+        permission=on_blob("w"),
         routes=(Route("PUT", BLOB, "blocklist"),), extra_letters=_letters_to_set_tags),
     BlobOperation(
         name="get_block_list", handler=blocks.get_block_list,
