@@ -40,7 +40,7 @@ def test_readers_contributors_and_owners_differ(service: str) -> None:
     assert Right.READ in reader
     assert contributor == reader | changes
     assert owner == ALL_RIGHTS
-    reserved = Right.TAGS | Right.ACCESS_POLICIES | Right.PROPERTIES
+    reserved = Right.TAGS | Right.ACCESS_POLICIES | Right.PROPERTIES | Right.SHARES
     assert contributor & reserved == NO_RIGHT
 
 

@@ -4,7 +4,7 @@ nobody else: shared access signatures of each kind, with each letter."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 
@@ -16,32 +16,21 @@ from tests.probes.answers import (
     PERMISSION_MISMATCH,
     RESOURCE_TYPE_MISMATCH,
     SERVICE_MISMATCH,
-    refusal_fault,
 )
 from tests.probes.blob.operations import BlobOperation, BlobTarget
-from tests.probes.client import Answer, Request, encoded
+from tests.probes.callers import Case, Code, find_faults
+from tests.probes.client import Request, encoded
 from tests.probes.service import Operation, ServiceFixture
 from tests.probes.services import SERVICES, each_operation, each_service
 from tests.probes.token_kinds import ACCOUNT_KIND, SERVICE_LETTERS, TokenKind
 from tests.probes.tokens import BLOB_LETTERS, CONTAINER_LETTERS, Token, moment, service_token
 from tests.server import ACCOUNT, KEY
 
-Code = tuple[int, str]
-
 OUT_OF_SCOPE: Final = (AUTHENTICATION_FAILED, AUTHORIZATION_FAILURE)
 """The signature is that of another resource, or the resource is not enough for the operation."""
 POLICIES_MAX: Final = 5
 TIMESTAMP: Final = "2020-02-02T02:02:02.0000000Z"
 """Of a snapshot or version that does not exist: callers who may read it get to know that."""
-
-
-class Case(NamedTuple):
-    """A caller of an operation, and the refusals of which it gets one; none if it is allowed."""
-
-    label: str
-    request: Callable[[Any], Request]
-    """Returns the request with its credentials, for a target."""
-    refusals: tuple[Code, ...] = ()
 
 
 # More kinds of tokens for blobs
@@ -160,41 +149,6 @@ def _policy_cases(operation: Operation[Any], letters: Letters) -> Iterator[tuple
 # The tests
 
 
-def _fresh(operation: Operation[Any], target: Any, number: int) -> Any:
-    """Returns the target with another name that is free, for an operation that creates an object:
-    after the first one succeeded, the next would have to replace it."""
-    if not getattr(operation, "creates_object", False):
-        return target
-    if isinstance(target, BlobTarget):
-        return target._replace(blob=f"{target.blob}{number}")
-    return target._replace(file=f"{target.file}{number}", directory=f"{target.directory}{number}")
-
-
-def _is_refused(answer: Answer) -> bool:
-    return answer.status in {401, 403}
-
-
-def _faults(
-    fixture: ServiceFixture[Any], operation: Operation[Any], target: Any, cases: Iterable[Case]
-) -> Iterator[str]:
-    """Sends the requests that must be refused, and then those that are allowed; yields what the
-    answers do not agree with. Any other error counts as allowed: the request before may have
-    removed the target."""
-    allowed = []
-    with fixture.unchanged():
-        for case in cases:
-            if not case.refusals:
-                allowed.append(case)
-                continue
-            answer = fixture.ask(case.request(target))
-            if fault := refusal_fault(answer, *case.refusals):
-                yield f"{case.label} {fault} instead of {case.refusals}"
-    for number, case in enumerate(allowed):
-        answer = fixture.ask(case.request(_fresh(operation, target, number)))
-        if _is_refused(answer):
-            yield f"{case.label} refused: {answer.status} {answer.code}"
-
-
 @each_service
 def test_every_request_has_a_rule(service: str) -> None:
     named = {operation.name for operation in SERVICES[service].operations}
@@ -207,14 +161,14 @@ def test_every_request_has_a_rule(service: str) -> None:
 def test_shared_access_signatures(fixture: ServiceFixture[Any], operation: Operation[Any]) -> None:
     with fixture.target_for(operation) as target:
         cases = _cases(operation, _deciding_letters)
-        assert not list(_faults(fixture, operation, target, cases))
+        assert not list(find_faults(fixture, operation, target, cases))
 
 
 @pytest.mark.long
 @each_operation
 def test_every_letter(fixture: ServiceFixture[Any], operation: Operation[Any]) -> None:
     with fixture.target_for(operation) as target:
-        assert not list(_faults(fixture, operation, target, _cases(operation, _every_letter)))
+        assert not list(find_faults(fixture, operation, target, _cases(operation, _every_letter)))
 
 
 @each_operation
@@ -238,7 +192,7 @@ def _check_policies(
         some = cases[start : start + POLICIES_MAX]
         with fixture.target_for(operation) as target:
             fixture.set_policies(target, _policies([held for _, held in some]))
-            faults = _faults(fixture, operation, target, [case for case, _ in some])
+            faults = find_faults(fixture, operation, target, [case for case, _ in some])
             assert not list(faults)
 
 

@@ -46,8 +46,8 @@ class Permission(NamedTuple):
     resource_types: str
     """An account token must have one of these resource types."""
     account_letters: str | None
-    right: Right | None
-    """The right that a user with a bearer token needs. None: no user is allowed to."""
+    right: Right
+    """The right that a user with a bearer token needs."""
     service_letters: str | None = None
     """The letters that a service or user delegation token needs."""
     resources: frozenset[str] = frozenset()
@@ -111,13 +111,13 @@ def on_delegation_key() -> Permission:
 
 def on_account_information(letters: str) -> Permission:
     """Any account token is enough; a service token needs these letters."""
-    return Permission("sco", "", Right.READ, letters, _BLOB_OR_SNAPSHOT)
+    return Permission("sco", "", Right.PROPERTIES, letters, _BLOB_OR_SNAPSHOT)
 
 
-def on_batch(*resources: str) -> Permission:
+def on_batch(*resources: str, right: Right = NO_RIGHT) -> Permission:
     """Every part of a batch is authorized by itself, so the batch needs no letter. `resources` are
     those of the service tokens that it accepts."""
-    return Permission("sco", "", NO_RIGHT, "" if resources else None, frozenset(resources))
+    return Permission("sco", "", right, "" if resources else None, frozenset(resources))
 
 
 def on_container(letters: str | None, public: Public = Public.NEVER) -> Permission:
@@ -126,7 +126,7 @@ def on_container(letters: str | None, public: Public = Public.NEVER) -> Permissi
 
 
 def on_batch_in_container() -> Permission:
-    return Permission("co", "", NO_RIGHT, "", _CONTAINER)
+    return Permission("co", "", Right.WRITE, "", _CONTAINER)
 
 
 def on_list_of_blobs(letters: str, public: Public = Public.NEVER) -> Permission:
@@ -174,10 +174,6 @@ def on_messages(letters: str, service_letters: str | None) -> Permission:
     return _on_queue_or_table("o", letters, service_letters, right)
 
 
-TABLE_ACL: Final = Permission("c", None, None)
-"""Only callers with the key read and set the access policies of tables."""
-
-
 def on_tables(letters: str) -> Permission:
     """The reference names both resource types for the list of tables."""
     return Permission("sc", letters, _RIGHTS[letters])
@@ -201,9 +197,14 @@ READ_ENTITIES: Final = on_entity("r")
 # renames; their letters follow from what the operations do.
 
 
+def on_shares(letters: str) -> Permission:
+    """For the list of shares."""
+    return Permission("s", letters, Right.SHARES)
+
+
 def on_share(letters: str | None) -> Permission:
-    """Service tokens are never enough."""
-    return Permission("c", letters, _RIGHTS[letters])
+    """Service tokens are never enough, nor are roles for the files in it."""
+    return Permission("c", letters, Right.SHARES)
 
 
 def on_share_permissions(letters: str) -> Permission:
@@ -291,7 +292,7 @@ def authorize(
     if principal.rights is None or isinstance(permit, Refusal):
         return permit
     right = _required_right(permission, extra_letters)
-    if right is None or right not in principal.rights:
+    if right not in principal.rights:
         return Refusal("AuthorizationPermissionMismatch")
     return permit
 
@@ -350,17 +351,13 @@ def _by_right(
     if service == "file" and not user.intends_backup and not permission.users_only:
         return Refusal("MissingRequiredHeader", {"HeaderName": FILE_REQUEST_INTENT})
     right = _required_right(permission, extra_letters)
-    if right is None:
-        # What the service answers, as if the caller were anonymous.
-        return Refusal("ResourceNotFound")
     return Permit() if user.may(right, service) else Refusal("AuthorizationPermissionMismatch")
 
 
-def _required_right(permission: Permission, extra_letters: str) -> Right | None:
+def _required_right(permission: Permission, extra_letters: str) -> Right:
     right = permission.right
-    if right is not None:
-        for letter in extra_letters:
-            right |= _RIGHTS[letter]
+    for letter in extra_letters:
+        right |= _RIGHTS[letter]
     return right
 
 

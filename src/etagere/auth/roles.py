@@ -2,8 +2,8 @@
 
 A right is what a user needs for a kind of operation; `permissions` states the right of each
 operation. Roles grant the rights that the roles of the same name grant in Azure. Azure has no data
-role for the properties of a service, and none that owns queues, tables or files; the owner of a
-service has all rights in it here.
+role for the properties of a service or for shares, and none that owns queues, tables or files; the
+owner of a service has all rights in it here.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ class Right(enum.Flag):
     ACCESS_POLICIES = enum.auto()
     """Read and set public access and stored access policies."""
     PROPERTIES = enum.auto()
-    """Read and set the properties of the service, and read its statistics."""
+    """Read and set the properties of the service, and read its statistics and the kind of the
+    account."""
     DELEGATE = enum.auto()
     """Get a user delegation key."""
+    SHARES = enum.auto()
+    """List, create, change and delete shares; not the files in them."""
 
 
 NO_RIGHT: Final = Right(0)

@@ -33,6 +33,7 @@ from etagere.auth.permissions import (
 )
 from etagere.auth.principal import TokenHolder
 from etagere.auth.request import is_access_control_request
+from etagere.auth.roles import Right
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.model.leases import LeaseVerb
@@ -170,7 +171,7 @@ OPERATIONS: Final = (
         routes=(Route("GET", SERVICE, "blobs"),), conditions=False),
     BlobOperation(
         name="blob_batch", handler=batches.blob_batch, conditions=False,
-        permission=on_batch(),
+        permission=on_batch(right=Right.WRITE),
         # With a `restype`, as sent by the JavaScript SDK if the account is in the path: it takes
         # that for a container.
         routes=(Route("POST", SERVICE, "batch"), Route("POST", SERVICE, "batch", "container"))),

@@ -21,10 +21,10 @@ from etagere.auth.permissions import (
     on_handles,
     on_hard_link,
     on_list_of_files,
-    on_service,
     on_service_properties,
     on_share,
     on_share_permissions,
+    on_shares,
 )
 from etagere.engine.interface import Refused
 from etagere.model.leases import LeaseVerb
@@ -89,7 +89,7 @@ OPERATIONS: Final = (
     # The service
     FileOperation(
         name="list_shares", handler=service.list_shares,
-        permission=on_service("l"),
+        permission=on_shares("l"),
         routes=(Route("GET", SERVICE, "list"),)),
     FileOperation(
         name="get_file_service_properties", handler=service_operations.get_service_properties,

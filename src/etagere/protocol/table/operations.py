@@ -14,7 +14,6 @@ from typing import Final
 
 from etagere.auth.permissions import (
     READ_ENTITIES,
-    TABLE_ACL,
     on_batch,
     on_container,
     on_entity,
@@ -83,11 +82,11 @@ OPERATIONS: Final = (
         permission=on_container("d")),
     TableOperation(
         name="get_table_acl", handler=handlers.get_table_acl,
-        permission=TABLE_ACL,
+        permission=on_container(None),
         routes=(Route("GET", ENTITIES, "acl"),)),
     TableOperation(
         name="set_table_acl", handler=handlers.set_table_acl,
-        permission=TABLE_ACL,
+        permission=on_container(None),
         routes=(Route("PUT", ENTITIES, "acl"),)),
     # Entities
     TableOperation(
