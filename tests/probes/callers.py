@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from tests.probes.answers import refusal_fault
-from tests.probes.blob.operations import BlobTarget
-from tests.probes.client import Answer, Request
+from tests.authorization import Need
+from tests.probes.answers import (
+    AUTHENTICATION_FAILED,
+    AUTHORIZATION_FAILURE,
+    BLOB_OVERWRITE,
+    PERMISSION_MISMATCH,
+    refusal_fault,
+)
+from tests.probes.blob.operations import BlobOperation, BlobTarget
+from tests.probes.client import Answer, Request, encoded
 from tests.probes.service import Operation, ServiceFixture
+from tests.probes.services import SERVICES
+from tests.probes.token_kinds import TokenKind
+from tests.probes.tokens import BLOB_LETTERS, CONTAINER_LETTERS, Token, service_token
+from tests.server import ACCOUNT, KEY
 
 Code = tuple[int, str]
 """A status and an error code."""
+
+
+OUT_OF_SCOPE: Final = (AUTHENTICATION_FAILED, AUTHORIZATION_FAILURE)
+"""The signature is that of another resource, or the resource is not enough for the operation."""
+TIMESTAMP: Final = "2020-02-02T02:02:02.0000000Z"
+"""Of a snapshot or version that does not exist: callers who may read it get to know that."""
 
 
 class Case(NamedTuple):
@@ -56,3 +73,67 @@ def _fresh(operation: Operation[Any], target: Any, number: int) -> Any:
 
 def _is_refused(answer: Answer) -> bool:
     return answer.status in {401, 403}
+
+
+# Kinds of service SAS
+
+
+def _directory_token(_operation: BlobOperation, target: BlobTarget, **options: str) -> Token:
+    directory = target.blob.partition("/")[0]
+    return service_token(ACCOUNT, KEY, target.container, directory, sr="d", sdd="1", **options)
+
+
+def _snapshot_token(resource: str) -> Callable[..., Token]:
+    def make(operation: BlobOperation, target: BlobTarget, **options: str) -> Token:
+        blob = target.free_blob if operation.creates else target.blob
+        return service_token(
+            ACCOUNT, KEY, target.container, blob, snapshot=TIMESTAMP, sr=resource, **options
+        )
+
+    return make
+
+
+_SNAPSHOT_PARAMETERS: Final = {"bs": "snapshot", "bv": "versionid"}
+_MORE_BLOB_KINDS: Final = (
+    TokenKind("directory", CONTAINER_LETTERS.replace("f", ""), _directory_token, "d"),
+    TokenKind("snapshot", BLOB_LETTERS, _snapshot_token("bs"), "bs"),
+    TokenKind("version", BLOB_LETTERS, _snapshot_token("bv"), "bv"),
+)
+
+
+def service_kinds(operation: Operation[Any]) -> Iterator[TokenKind]:
+    """Yields all kinds of service SAS."""
+    yield from (kind for kind in SERVICES[operation.service].token_kinds if kind.resource)
+    if isinstance(operation, BlobOperation) and operation.level == "blob":
+        yield from _MORE_BLOB_KINDS
+
+
+def request_for(kind: TokenKind, operation: Operation[Any], target: Any) -> Request:
+    """Returns the request of an operation to the resource that a token of this kind is for."""
+    request = operation.request(target)
+    if parameter := _SNAPSHOT_PARAMETERS.get(kind.resource):
+        return request.asking(*encoded([(parameter, TIMESTAMP)]))
+    return request
+
+
+# Letters
+
+
+def letters_refused(operation: Operation[Any], letters: str) -> tuple[Code, ...]:
+    """Returns the refusals of a token for the right resource that has too few letters."""
+    overwrites = operation.name.endswith("over_another") and "c" in letters
+    return (PERMISSION_MISMATCH, BLOB_OVERWRITE) if overwrites else (PERMISSION_MISMATCH,)
+
+
+def deciding_letters(need: Need, kind: TokenKind) -> Iterator[str]:
+    """Yields few sets of letters, with which the others are decided, too."""
+    yield from need.minimal(kind.letters)
+    yield from need.maximal_insufficient(kind.letters)
+
+
+def every_letter(need: Need, kind: TokenKind) -> Iterator[str]:
+    yield from kind.letters
+    yield from deciding_letters(need, kind)
+
+
+Letters = Callable[[Need, TokenKind], Iterable[str]]

@@ -1,26 +1,49 @@
-"""Users with bearer tokens may do in every service what the REST reference lets their role do."""
+"""Users may do in every service what the REST reference lets their role do, with a bearer token or
+by delegation: a user delegation SAS grants what both its letters and the rights of the user allow.
+"""
 
 from __future__ import annotations
 
-import base64
-import json
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, Final
 
 import pytest
 
 from tests.authorization import ROLES
 from tests.probes.answers import PERMISSION_MISMATCH
-from tests.probes.callers import Case, find_faults
-from tests.probes.client import Request
+from tests.probes.blob.operations import BlobTarget
+from tests.probes.callers import (
+    OUT_OF_SCOPE,
+    TIMESTAMP,
+    Case,
+    Code,
+    deciding_letters,
+    every_letter,
+    find_faults,
+    letters_refused,
+    request_for,
+    service_kinds,
+)
+from tests.probes.client import Client, Request
+from tests.probes.delegation_tokens import (
+    SERVICES,
+    UserDelegationKey,
+    delegation_token,
+    get_key,
+    key_request,
+)
+from tests.probes.file.operations import FileOperation, FileTarget
 from tests.probes.service import Operation, ServiceFixture
-from tests.probes.services import each_operation
+from tests.probes.services import OPERATIONS, each_operation
+from tests.probes.token_kinds import TokenKind
 from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, served
+from tests.tokens import unsigned
 
 NOBODY: Final = "nobody"
-"""A user with a role in another account only."""
-USER: Final = "6f9619ff-8b86-d011-b42d-00cf4fc964ff"
+"""A group of users with a role in another account only."""
 
 
 @pytest.fixture(scope="module")
@@ -38,19 +61,20 @@ def probed_server(tmp_path_factory: pytest.TempPathFactory, endless: str) -> Ite
         assert server.stop() == 0
 
 
-def bearer_token(*groups: str) -> str:
-    """Returns an unsigned token of a user in these groups."""
-    claims = {"oid": USER, "tid": USER, "groups": groups, "exp": int(time.time()) + 3600}
-    parts = ({"alg": "none", "typ": "JWT"}, claims)
-    encoded = (base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts)
-    return b".".join((*encoded, b"")).decode()
+@cache
+def _bearer_token(group: str) -> str:
+    """Returns a token of the user in a group."""
+    user = str(uuid.uuid5(uuid.NAMESPACE_URL, group))
+    return unsigned(oid=user, groups=[group], exp=int(time.time()) + 3600)
+
+
+# Bearer tokens
 
 
 def _case(operation: Operation[Any], role: str) -> Case:
-    token = bearer_token(role)
-
     def request(target: Any) -> Request:
-        sent = operation.request(target).framed().having(("Authorization", f"Bearer {token}"))
+        token = ("Authorization", f"Bearer {_bearer_token(role)}")
+        sent = operation.request(target).framed().having(token)
         if operation.service == "file":
             sent = sent.having(("x-ms-file-request-intent", "backup"))
         return sent
@@ -62,5 +86,126 @@ def _case(operation: Operation[Any], role: str) -> Case:
 @each_operation
 def test_roles(fixture: ServiceFixture[Any], operation: Operation[Any]) -> None:
     cases = [_case(operation, role) for role in (*ROLES, NOBODY)]
+    with fixture.target_for(operation) as target:
+        assert not list(find_faults(fixture, operation, target, cases))
+
+
+# User delegation
+
+
+def _may_delegate(role: str, service: str) -> bool:
+    actions = ROLES[role].get(service, frozenset())
+    return not actions.isdisjoint({"generateUserDelegationKey", "*"})
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_user_delegation_keys(fixture: ServiceFixture[Any], service: str) -> None:
+    for role in ROLES:
+        answer = fixture.client.ask(key_request(_bearer_token(role)))
+        expected = (200, "") if _may_delegate(role, service) else PERMISSION_MISMATCH
+        assert (answer.status, answer.code) == expected, role
+
+
+@pytest.fixture(scope="module")
+def delegation_keys(probed_server: Server) -> dict[tuple[str, str], UserDelegationKey]:
+    """The keys of the users with each role, by service and role."""
+    keys = {}
+    for service in SERVICES:
+        with Client(probed_server.endpoints[service]) as client:
+            for role in ROLES:
+                if _may_delegate(role, service):
+                    keys[service, role] = get_key(client, _bearer_token(role))
+    return keys
+
+
+def _resource(kind: TokenKind, operation: Operation[Any], target: Any) -> str:
+    """Returns the path of the resource that a token of this kind is for."""
+    creates = getattr(operation, "creates", False)
+    if isinstance(target, BlobTarget):
+        blob = target.free_blob if creates else target.blob
+        below = {"c": "", "d": f"/{target.blob.partition('/')[0]}"}.get(kind.resource, f"/{blob}")
+        return f"{target.container}{below}"
+    if isinstance(target, FileTarget) and isinstance(operation, FileOperation):
+        below = operation.path(target) or target.file
+        return target.share if kind.resource == "s" else f"{target.share}/{below}"
+    name: str = target.queue
+    return name
+
+
+_NO_RESOURCE: Final = {"queue"}
+"""Kinds of tokens without the parameter `sr`."""
+
+
+def _delegated(
+    operation: Operation[Any], kind: TokenKind, role: str, key: UserDelegationKey, letters: str
+) -> Case:
+    need = kind.need(operation)
+    refusals: tuple[Code, ...] = ()
+    if need is None:
+        refusals = (*OUT_OF_SCOPE, PERMISSION_MISMATCH)
+    elif not need.suffices(letters):
+        refusals = letters_refused(operation, letters)
+    elif not operation.rule.allows_user(role, operation.service):
+        refusals = (PERMISSION_MISMATCH,)
+
+    def request(target: Any) -> Request:
+        options = {"sp": letters}
+        if kind.resource not in _NO_RESOURCE:
+            options["sr"] = kind.resource
+        if kind.resource == "d":
+            options["sdd"] = "1"
+        snapshot = TIMESTAMP if kind.resource in {"bs", "bv"} else ""
+        path = _resource(kind, operation, target)
+        token = delegation_token(key, operation.service, path, snapshot=snapshot, **options)
+        return token.put_on(request_for(kind, operation, target))
+
+    return Case(f"{kind} {letters} of {role}", request, refusals)
+
+
+Keys = dict[tuple[str, str], UserDelegationKey]
+
+
+def _delegation_cases(operation: Operation[Any], keys: Keys, *, all_pairs: bool) -> Iterator[Case]:
+    owner = f"{operation.service}-owner"
+    for kind in service_kinds(operation):
+        need = kind.need(operation)
+        for (service, role), key in keys.items():
+            if service != operation.service:
+                continue
+            letters: Iterable[str] = (kind.letters,)
+            if need is not None and (role == owner or all_pairs):
+                letters = (every_letter if all_pairs else deciding_letters)(need, kind)
+            elif role != owner and not (all_pairs or kind.has_policies):
+                # The kinds of resources are tried with the rights of the owner.
+                continue
+            for held in letters:
+                yield _delegated(operation, kind, role, key, held)
+
+
+each_delegable_operation: Final = pytest.mark.parametrize(
+    "operation",
+    [
+        pytest.param(each, id=str(each), marks=each.marks)
+        for each in OPERATIONS
+        if each.service in SERVICES
+    ],
+)
+
+
+@each_delegable_operation
+def test_user_delegation(
+    fixture: ServiceFixture[Any], delegation_keys: Keys, operation: Operation[Any]
+) -> None:
+    cases = _delegation_cases(operation, delegation_keys, all_pairs=False)
+    with fixture.target_for(operation) as target:
+        assert not list(find_faults(fixture, operation, target, cases))
+
+
+@pytest.mark.long
+@each_delegable_operation
+def test_every_letter_and_role_in_user_delegation(
+    fixture: ServiceFixture[Any], delegation_keys: Keys, operation: Operation[Any]
+) -> None:
+    cases = _delegation_cases(operation, delegation_keys, all_pairs=True)
     with fixture.target_for(operation) as target:
         assert not list(find_faults(fixture, operation, target, cases))
