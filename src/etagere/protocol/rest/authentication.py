@@ -16,7 +16,6 @@ from etagere.auth.permissions import refuse_anonymous
 from etagere.auth.principal import Anonymous, KeyOwner, Principal, User
 from etagere.auth.request import RestRequest
 from etagere.auth.shared_key import AccountKey
-from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import Engine, ReadTxn, Refused, abort_if, unwrap
 from etagere.model.accounts import BUILT_IN
 from etagere.model.service import SignedIdentifier
@@ -111,7 +110,7 @@ class Authenticator:
         authorization = request.fields.get("authorization")
         if authorization is not None:
             if is_bearer(authorization):
-                return await self._user(exchange, host, now, account_exists=account_exists)
+                return await self._user(exchange, host, account_exists=account_exists)
             abort_if(shared_key.verify(request, keys, now))
             return KeyOwner(request.account)
         if sas_parsing.carries_sas(request):
@@ -121,15 +120,10 @@ class Authenticator:
             raise Refused(refuse_anonymous(exchange.challenge_version))
         return Anonymous(request.account, account_exists)
 
-    async def _user(
-        self, exchange: Exchange, host: str | None, now: int, *, account_exists: bool
-    ) -> User:
+    async def _user(self, exchange: Exchange, host: str | None, *, account_exists: bool) -> User:
         if self._users is None:
             raise Refused(refuse_bearer(exchange.request.service, exchange.version))
-        seconds = now / TICKS_PER_SECOND
-        return await self._users.authenticate(
-            exchange, host, seconds, account_exists=account_exists
-        )
+        return await self._users.authenticate(exchange, host, account_exists=account_exists)
 
     async def _stored(self, account: str) -> Keys:
         """Returns the keys of an account in the ledger, or a random one if it does not exist."""

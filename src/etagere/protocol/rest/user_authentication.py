@@ -6,6 +6,7 @@ them take a while to load.
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from etagere.auth import bearer
@@ -56,7 +57,7 @@ def _key_source(settings: Settings) -> KeySource | None:
 
 
 class UserAuthenticator:
-    """Verifies bearer tokens."""
+    """Verifies bearer tokens, by the wall clock."""
 
     def __init__(self, settings: Settings, keys: KeySource | None) -> None:
         """`keys` is None in development mode, in which signatures are not verified."""
@@ -74,13 +75,10 @@ class UserAuthenticator:
         return [Job("fetching token keys", self._keys.refresh, REFRESH_SECONDS)]
 
     async def authenticate(
-        self, exchange: Exchange, host: str | None, now: float, *, account_exists: bool
+        self, exchange: Exchange, host: str | None, *, account_exists: bool
     ) -> User:
         """Returns the user whose token a request carries; raises `Refused`. Users have no rights in
-        an account that does not exist, as in one to which they have no access.
-
-        `host` is the Host header, `now` the time in seconds since 1970.
-        """
+        an account that does not exist, as in one to which they have no access."""
         request = exchange.request
         abort_if(check_version(request.service, exchange.challenge_version))
         abort_if(self._check_origin(request, host))
@@ -90,7 +88,7 @@ class UserAuthenticator:
         known = self._known.find(key, self._keys.current() if self._keys is not None else None)
         if known is None:
             known = await self._verified(exchange, token, key)
-        fault = bearer.check_time(known.claims, now, self._skew_seconds)
+        fault = bearer.check_time(known.claims, time.time(), self._skew_seconds)
         if fault is not None:
             raise self._unusable(exchange, fault)
         if not account_exists:
