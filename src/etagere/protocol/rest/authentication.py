@@ -19,7 +19,6 @@ from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, 
 from etagere.auth.request import RestRequest
 from etagere.auth.roles import Right
 from etagere.auth.shared_key import AccountKey
-from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import Engine, ReadTxn, Refused, abort_if, unwrap
 from etagere.model.accounts import BUILT_IN
 from etagere.model.delegation import SetUserRights, UserName
@@ -130,7 +129,7 @@ class Authenticator:
         authorization = request.fields.get("authorization")
         if authorization is not None and not sas_parsing.requires_user(request):
             if is_bearer(authorization):
-                return await self._user(exchange, host, now, account_exists=account_exists)
+                return await self._user(exchange, host, account_exists=account_exists)
             abort_if(shared_key.verify(request, keys, now))
             return KeyOwner(request.account)
         if sas_parsing.carries_sas(request):
@@ -138,7 +137,7 @@ class Authenticator:
             if holder.required_user:
                 user = None
                 if authorization is not None and is_bearer(authorization):
-                    user = await self._user(exchange, host, now, account_exists=account_exists)
+                    user = await self._user(exchange, host, account_exists=account_exists)
                 abort_if(delegation.check_required_user(holder, user))
             return holder
         if not account_exists and check_account_name(request.account) is not None:
@@ -146,17 +145,11 @@ class Authenticator:
             raise Refused(refuse_anonymous(exchange.challenge_version))
         return Anonymous(request.account, account_exists)
 
-    async def _user(
-        self, exchange: Exchange, host: str | None, now: int, *, account_exists: bool
-    ) -> User:
+    async def _user(self, exchange: Exchange, host: str | None, *, account_exists: bool) -> User:
         if self._users is None:
             raise Refused(refuse_bearer(exchange.request.service, exchange.version))
         return await self._users.authenticate(
-            exchange,
-            host,
-            now / TICKS_PER_SECOND,
-            account_exists=account_exists,
-            on_verified=self._record_rights,
+            exchange, host, account_exists=account_exists, on_verified=self._record_rights
         )
 
     async def _record_rights(self, user: User) -> None:

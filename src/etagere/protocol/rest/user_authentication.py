@@ -6,6 +6,7 @@ them take a while to load.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -57,7 +58,7 @@ def _key_source(settings: Settings) -> KeySource | None:
 
 
 class UserAuthenticator:
-    """Verifies bearer tokens."""
+    """Verifies bearer tokens, by the wall clock."""
 
     def __init__(self, settings: Settings, keys: KeySource | None) -> None:
         """`keys` is None in development mode, in which signatures are not verified."""
@@ -78,17 +79,13 @@ class UserAuthenticator:
         self,
         exchange: Exchange,
         host: str | None,
-        now: float,
         *,
         account_exists: bool,
         on_verified: Callable[[User], Awaitable[None]],
     ) -> User:
         """Returns the user whose token a request carries; raises `Refused`. Users have no rights in
-        an account that does not exist, as in one to which they have no access.
-
-        `host` is the Host header, `now` the time in seconds since 1970. `on_verified` is called
-        with the user of a token that was not known yet.
-        """
+        an account that does not exist, as in one to which they have no access. `on_verified` is
+        called with the user of a token that was not known yet."""
         request = exchange.request
         abort_if(check_version(request.service, exchange.challenge_version))
         abort_if(self._check_origin(request, host))
@@ -99,7 +96,7 @@ class UserAuthenticator:
         if known is None:
             known = await self._verified(exchange, token, key)
             await on_verified(known.user)
-        fault = bearer.check_time(known.claims, now, self._skew_seconds)
+        fault = bearer.check_time(known.claims, time.time(), self._skew_seconds)
         if fault is not None:
             raise self._unusable(exchange, fault)
         if not account_exists:
