@@ -26,7 +26,7 @@ from etagere.operations.queue.collections import MESSAGES, QUEUES
 from etagere.operations.table.collections import ENTITIES, TABLES
 from etagere.rules.leases import effective_state
 
-COUNT_PAUSE_SECONDS: Final = 10.0
+COUNT_PAUSE_SECONDS: Final = 5.0
 """Between two counts."""
 SEGMENTS_PAUSE_SECONDS: Final = 10.0
 _ROWS_PER_SLICE: Final = 500

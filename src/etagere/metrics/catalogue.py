@@ -2,7 +2,8 @@
 
 Every metric that belongs to a process has the label `process` before those of its row. A counter is
 exported with the suffix `_total`. Labels have values of the server's own tables, so that clients
-cannot add to the number of time series.
+cannot add to the number of time series. No label is called `job` or `instance`, which Prometheus
+adds itself.
 """
 
 from __future__ import annotations
@@ -89,12 +90,12 @@ METRICS: Final = (
     Metric("smb_locks", GAUGE, "Byte-range locks of SMB clients."),
     Metric("smb_breaks", COUNTER, "Break notifications of oplocks and leases."),
     # Jobs
-    Metric("job_rounds", COUNTER, "Successful rounds of a background job.", ("job",)),
-    Metric("job_failures", COUNTER, "Failed rounds of a background job.", ("job",)),
+    Metric("job_rounds", COUNTER, "Successful rounds of a background job.", ("job_name",)),
+    Metric("job_failures", COUNTER, "Failed rounds of a background job.", ("job_name",)),
     Metric("job_consecutive_failures", GAUGE,
-           "Failures of a background job since its last success.", ("job",)),
+           "Failures of a background job since its last success.", ("job_name",)),
     Metric("job_last_success_timestamp_seconds", GAUGE,
-           "Time of the last success of a background job.", ("job",)),
+           "Time of the last success of a background job.", ("job_name",)),
     Metric("collector_chunks_reaped", COUNTER, "Chunks of deleted contents that were released."),
     Metric("collector_extents_moved", COUNTER, "Extents moved out of sparse segments."),
     Metric("collector_segments_removed", COUNTER, "Segments removed."),
