@@ -43,6 +43,7 @@ from etagere.engine.writer import SOCKET_NAME, listen, writer_main
 from etagere.front import blob_queue_table
 from etagere.front import file as file_front
 from etagere.front.process import Assemble, FrontEnd, ReadyBarrier
+from etagere.gc_tuning import freeze_before_fork
 from etagere.jobs import health, purging
 from etagere.jobs.health import (
     SUPERVISOR_NAME,
@@ -313,6 +314,7 @@ def _serve_in(
 
 
 def _supervise(directory: Path, children: Mapping[str, ChildMain]) -> int:
+    freeze_before_fork()
     status_socket = open_health_socket(directory, SUPERVISOR_NAME)
     try:
         return Supervisor(children, status_socket=status_socket).run()

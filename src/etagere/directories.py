@@ -21,13 +21,15 @@ def sync(directory: Path) -> None:
         os.close(descriptor)
 
 
-def make(directory: Path) -> None:
-    """Creates a directory and its missing parents, private and durable."""
+def make(directory: Path, *, durable: bool = True) -> None:
+    """Creates a directory and its missing parents, private and, unless for a temporary store,
+    durable."""
     if directory.is_dir():
         return
-    make(directory.parent)
+    make(directory.parent, durable=durable)
     directory.mkdir(mode=0o700, exist_ok=True)
-    sync(directory.parent)
+    if durable:
+        sync(directory.parent)
 
 
 def open_private(path: Path, flags: int = os.O_RDWR) -> int:

@@ -71,7 +71,7 @@ class FileBodyStore:
         self._engine = engine
         self._config = config or Config()
         self._disk = disk or Disk(durable=self._config.durable)
-        directories.make(directory / DIRECTORY_NAME)
+        directories.make(directory / DIRECTORY_NAME, durable=self._config.durable)
         self.coordinator = coordinator or LocalCoordinator(directory)
         self._threads = ThreadPoolExecutor(_THREADS_MAX, "bodies")
         self._receivers = ThreadPoolExecutor(_RECEIVER_THREADS, "receivers")

@@ -8,23 +8,11 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn, Protocol
+from importlib import import_module
+from typing import Any, NoReturn, Protocol, cast
 
-from etagere.cli import (
-    FAILED,
-    CommandError,
-    account,
-    backup,
-    check,
-    clock,
-    compact,
-    connection_string,
-    notify,
-    restore,
-    serve,
-    status,
-    version,
-)
+from etagere.cli import FAILED, CommandError, notify, version
+from etagere.gc_tuning import paused_gc
 from etagere.settings.loading import did_you_mean
 
 _DESCRIPTION = "Étagère: an Azure Storage server for your own machine."
@@ -63,18 +51,25 @@ class Command(Protocol):
         ...
 
 
-COMMANDS: tuple[Command, ...] = (
-    serve,
-    status,
-    account,
-    backup,
-    restore,
-    check,
-    clock,
-    compact,
-    connection_string,
-    version,
+COMMANDS: tuple[str, ...] = (
+    "serve",
+    "status",
+    "account",
+    "backup",
+    "restore",
+    "check",
+    "clock",
+    "compact",
+    "connection-string",
+    "version",
 )
+"""The subcommands, in the order of the help. The module of each has the same name."""
+
+
+def load_command(name: str) -> Command:
+    """Imports the module of a subcommand."""
+    with paused_gc():
+        return cast(Command, import_module(f"etagere.cli.{name.replace('-', '_')}"))
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -122,7 +117,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     try:
-        arguments, unknown = _parser().parse_known_args(argv)
+        words = sys.argv[1:] if argv is None else argv
+        arguments, unknown = _parser(words).parse_known_args(words)
         if unknown:
             arguments.parser.refuse(unknown)
         status: int = arguments.command.run(arguments)
@@ -139,13 +135,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """Returns the parser for these arguments. If they begin with a command, as they usually do,
+    it has no other one: importing them all would double the time that a command takes to start."""
+    names = words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS
     parser = _Parser(prog="etagere", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument(
         "--version", action="version", version=version.VERSION, help=version.SUMMARY
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
+    for command in map(load_command, names):
         examples = command.EXAMPLES.replace("\n", "\n  ")
         subparser = commands.add_parser(
             command.NAME,

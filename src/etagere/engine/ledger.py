@@ -122,12 +122,12 @@ def create(directory: Path, config: Config, clock: Clock) -> Timeline:
     connection = _open(directory, config, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         _require_ledger(connection, directory)
+        _tune_writer(connection, config)  # before the first change, which may have to be synced
         # A current ledger is not written to: on a full disk the log could not grow.
         if _is_empty(connection):
             connection.execute(f"PRAGMA page_size = {config.page_bytes}")
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
-        _tune_writer(connection, config)
         with connection:
             for pragma, value in (("application_id", APPLICATION_ID), ("user_version", SCHEMA)):
                 if connection.pragma(pragma) != value:
@@ -143,7 +143,8 @@ def create(directory: Path, config: Config, clock: Clock) -> Timeline:
         raise NotALedger(f"{database_path(directory)} is not an Étagère ledger") from None
     finally:
         connection.close()
-    directories.sync(directory)
+    if config.durable:
+        directories.sync(directory)
     return current
 
 

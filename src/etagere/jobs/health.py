@@ -62,7 +62,7 @@ class HealthSocket:
     def __init__(self, directory: Path, name: str) -> None:
         """May raise OSError."""
         self._path = socket_path(directory, name)
-        directories.make(self._path.parent)
+        directories.make(self._path.parent, durable=False)  # sockets end with their processes
         self._path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
