@@ -14,6 +14,7 @@ import os
 import shutil
 import socket
 import ssl
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from etagere import descriptors, directories
 from etagere.admin.child import (
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOCK_NAME = "lock"
 # A running server that has not begun to stop by then is taken to be in use.
 _IN_USE_SECONDS = 5.0
 # A server that is stopping may use the whole grace period of its processes. The children of a
@@ -70,7 +70,7 @@ _CLAIM_SECONDS_MAX = STOP_SECONDS_MAX + 5.0
 _ANSWER_SECONDS_MAX = 1.0
 _BACKLOG = 1024
 _OWN_NAMES = (
-    LOCK_NAME,
+    directories.LOCK_NAME,
     groups.LOCK_NAME,
     copy_lock.LOCK_NAME,
     coordination.lock_name(collector.TASK),
@@ -129,7 +129,7 @@ def claim(directory: Path, *, to_restore: bool = False) -> int:
                 "`etagere restore` again."
             )
         directories.make(directory)
-        descriptor = directories.open_private(directory / LOCK_NAME)
+        descriptor = directories.open_private(directory / directories.LOCK_NAME)
     began = time.monotonic()
     while True:
         try:
@@ -221,22 +221,30 @@ def serve_engine(directory: Path, config: Config, clock: Clock | None = None) ->
         return _supervise(directory, engine_children(directory, config, clock))
 
 
-def serve(settings: Settings, announce: Announce, *, accept_clock: bool = False) -> int:
-    """Runs a server until stopped; returns an exit status. With `accept_clock`, even if the times
-    in the store are implausible."""
+class StartOptions(NamedTuple):
+    """Options that apply to a single start, and so are not settings."""
+
+    accept_clock: bool = False
+    """Start even if the times in the store are implausible."""
+    stop_at_eof: bool = False
+    """Stop when standard input ends."""
+
+
+def serve(settings: Settings, announce: Announce, options: StartOptions) -> int:
+    """Runs a server until stopped; returns an exit status."""
     config = Config(slow_seconds=settings.log_slow_milliseconds / 1_000 or math.inf)
     if not settings.memory:
-        return _serve_in(settings.data, settings, config, announce, accept_clock)
+        return _serve_in(settings.data, settings, config, announce, options)
     directory = Path(tempfile.mkdtemp(prefix="etagere-"))
     try:
         config = replace(config, durable=False)
-        return _serve_in(directory, settings, config, announce, accept_clock)
+        return _serve_in(directory, settings, config, announce, options)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
 def _serve_in(
-    directory: Path, settings: Settings, config: Config, announce: Announce, accept_clock: bool
+    directory: Path, settings: Settings, config: Config, announce: Announce, options: StartOptions
 ) -> int:
     tls = _tls(settings)
     users = _users(settings)
@@ -267,7 +275,7 @@ def _serve_in(
             held.enter_context(admin)
         if not claims_first:
             held.enter_context(_claimed(directory))
-        children = engine_children(directory, config, accept_clock=accept_clock)
+        children = engine_children(directory, config, accept_clock=options.accept_clock)
         _warn_if_accessible_to_others(directory)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         workers = settings.workers or _workers_for_cores()
@@ -310,14 +318,17 @@ def _serve_in(
                 None if access.is_local else tls,
                 announce_all,
             )
-        return _supervise(directory, children)
+        return _supervise(directory, children, stop_at_eof=options.stop_at_eof)
 
 
-def _supervise(directory: Path, children: Mapping[str, ChildMain]) -> int:
+def _supervise(
+    directory: Path, children: Mapping[str, ChildMain], *, stop_at_eof: bool = False
+) -> int:
     freeze_before_fork()
     status_socket = open_health_socket(directory, SUPERVISOR_NAME)
     try:
-        return Supervisor(children, status_socket=status_socket).run()
+        watched = sys.stdin.fileno() if stop_at_eof else None
+        return Supervisor(children, status_socket=status_socket, stop_at_eof=watched).run()
     finally:
         if status_socket is not None:
             status_socket.close()

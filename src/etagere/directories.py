@@ -9,6 +9,8 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
+LOCK_NAME = "lock"
+"""The file that a server, or another process that uses a data directory alone, has locked."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 

@@ -12,6 +12,7 @@ import fcntl
 import logging
 import math
 import os
+import select
 import signal
 import sys
 import time
@@ -29,7 +30,7 @@ EXIT_FINAL = 78
 EXIT_RESTART_ALL = 75
 """The exit status of a child after which all children must be killed and restarted."""
 
-# SIGIO: a status request has arrived.
+# SIGIO: a status request has arrived, or the input has ended.
 _SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGIO}
 _STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 GRACE_SECONDS = 10.0
@@ -42,6 +43,7 @@ _HEALTHY_SECONDS = 10.0
 _FAILURES_MIN = 2
 _ATTEMPTS_MAX = 5
 _FORK_RETRY_SECONDS = 1.0
+_INPUT_BYTES = 4096
 
 ChildMain = Callable[[int], None]
 """The main function of a child; the argument is the file descriptor of its lifeline."""
@@ -155,9 +157,13 @@ class Supervisor:
         *,
         grace_seconds: float = GRACE_SECONDS,
         status_socket: StatusSocket | None = None,
+        stop_at_eof: int | None = None,
     ) -> None:
+        """`stop_at_eof` is the descriptor of an input at whose end the supervisor stops. What
+        arrives there is discarded."""
         self._children = [_Child(name, main) for name, main in children.items()]
         self._status_socket = status_socket
+        self._input = stop_at_eof
         self._grace_seconds = grace_seconds
         self._lifeline, self._life = os.pipe()
         self._stopping = False
@@ -166,18 +172,20 @@ class Supervisor:
     def run(self) -> int:
         """Supervises until SIGTERM or SIGINT; returns an exit status."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        self._signal_status_requests(True)
+        self._signal_input(True)
         try:
+            self._stopping = self._input_has_ended()
             while not self._stopping:
                 self._start_due()
                 received = signal.sigtimedwait(_SIGNALS, self._seconds_until_start())
                 if received is not None and received.si_signo in _STOP_SIGNALS:
                     self._stopping = True
+                self._stopping = self._stopping or self._input_has_ended()
                 self._reap()
                 self._answer_status_requests()
         finally:
             self._stop()
-            self._signal_status_requests(False)
+            self._signal_input(False)
             # Discards signals that are still pending.
             while signal.sigtimedwait(_SIGNALS, 0):
                 pass
@@ -186,14 +194,25 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         return self._status
 
-    def _signal_status_requests(self, wanted: bool) -> None:
+    def _signal_input(self, wanted: bool) -> None:
         """Makes the kernel send SIGIO, which is blocked and waited for like the other signals, when
-        a status request arrives."""
-        if self._status_socket is not None:
-            descriptor = self._status_socket.fileno()
+        a status request arrives or the input ends."""
+        inputs = [] if self._status_socket is None else [self._status_socket.fileno()]
+        for descriptor in inputs if self._input is None else [*inputs, self._input]:
             fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
             flags = fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~os.O_ASYNC
             fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | (os.O_ASYNC if wanted else 0))
+
+    def _input_has_ended(self) -> bool:
+        if self._input is None:
+            return False
+        try:
+            while select.select([self._input], [], [], 0)[0]:
+                if not os.read(self._input, _INPUT_BYTES):
+                    return True
+        except OSError:  # such as a terminal that is gone
+            return True
+        return False
 
     def _answer_status_requests(self) -> None:
         if self._status_socket is not None:

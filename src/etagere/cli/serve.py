@@ -60,9 +60,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="start even if the times in the data directory are implausible",
     )
+    parser.add_argument(
+        "--stop-at-eof",
+        action="store_true",
+        help="stop when standard input ends, for programs that start the server: if they hold "
+        "the other end of a pipe, it never outlives them",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.stop_at_eof and sys.stdin is None:
+        raise CommandError("--stop-at-eof: there is no standard input")
     settings = settings_of(arguments)
     configure_logs(settings.log_format, settings.log_level)
     if settings.oauth == "development":
@@ -98,7 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
         print("READY", *listed, flush=True)
 
     try:
-        return app.serve(settings, announce, accept_clock=arguments.accept_clock)
+        options = app.StartOptions(arguments.accept_clock, arguments.stop_at_eof)
+        return app.serve(settings, announce, options)
     except app.CannotUse as error:
         raise CommandError(str(error)) from error
     except OSError as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from etagere import app
+from etagere import app, directories
 from etagere.cli import CLEAN, FINDINGS, CommandError, settings_of
 from etagere.clock import TICKS_PER_SECOND, SystemClock
 from etagere.config import Config
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _is_used(directory: Path) -> bool:
     """Whether a process has locked the directory."""
     try:
-        descriptor = os.open(directory / app.LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(directory / directories.LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
