@@ -392,6 +392,7 @@ def test_tokens_without_an_audience_are_refused() -> None:
         (STORAGE_APPLICATION, True),
         ("https://yours.blob.core.windows.net", True),
         ("https://yours.queue.core.usgovcloudapi.net/", True),
+        ("https://yours.blob.localhost:10000", True),
         (["x", "api://etagere"], True),
         ("", False),
         ("x", False),

@@ -92,8 +92,7 @@ def test_a_user_is_identified_by_object_and_tenant() -> None:
 
 
 def known(name: str) -> KnownUser:
-    claims = Claims(oid=name)
-    return KnownUser(claims, user(claims, "mine", {}, intends_backup=False))
+    return KnownUser(Claims(), user(Claims(oid=name), "mine", {}, intends_backup=False))
 
 
 def test_a_token_is_known_to_the_keys_that_verified_it() -> None:

@@ -263,6 +263,31 @@ def test_a_known_token_of_a_withdrawn_key_is_refused(configured: Fixture, keys: 
     assert configured.code(token) == ""
 
 
+def test_expired_tokens_are_not_kept(configured: Fixture, verifications: list[str]) -> None:
+    token = signed(KEY, nbf=0, exp=1)
+    for _ in range(2):
+        assert configured.code(token) == "InvalidAuthenticationInfo"
+    assert len(verifications) == 2
+
+
+def test_expired_tokens_do_not_restore_the_rights_of_a_user(
+    keys: FakeKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """User delegation keys grant the rights of the last token of their user."""
+    recorded: list[str] = []
+
+    async def record(_: Authenticator, user: User) -> None:
+        recorded.append(user.object_id)
+
+    monkeypatch.setattr(Authenticator, "_record_rights", record)
+    fixture = Fixture(keys)
+    for token in (signed(KEY, nbf=0, exp=1), signed(KEY, aud="x"), signed(KEY, iss="x")):
+        assert fixture.code(token) == "InvalidAuthenticationInfo"
+    assert recorded == []
+    assert fixture.code(signed(KEY, oid="current")) == ""
+    assert recorded == ["current"]
+
+
 def test_only_unknown_keys_are_looked_for(configured: Fixture, keys: FakeKeys) -> None:
     configured.code(signed(KEY))
     for token in ("x", signed(KEY, iss="x"), signed(ec_key("other"), {"kid": "first"})):

@@ -30,7 +30,7 @@ _SEGMENTS: Final = 3
 STORAGE_APPLICATION: Final = "e406a681-f3d4-42a8-90b6-c2b029497af1"
 """The application id of the storage service, which some tokens have as their audience."""
 _PLAUSIBLE_AUDIENCE: Final = re.compile(
-    r"https://[a-z0-9-]{1,63}\.(?:blob|queue|table|file|dfs)\.[a-z0-9.-]{1,255}"
+    r"https://[a-z0-9-]{1,63}\.(?:blob|queue|table|file|dfs)\.[a-z0-9.-]{1,255}(?::[0-9]{1,5})?"
 )
 
 _JWS: Final = jwt.PyJWS()

@@ -21,7 +21,8 @@ UserKey = tuple[bytes, str, str, bool]
 class KnownUser(NamedTuple):
     """The bearer of a verified token."""
 
-    claims: Claims
+    times: Claims
+    """The claims about times; the others, which may be long, are not kept."""
     user: User
 
 

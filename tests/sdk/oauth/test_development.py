@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
+import re
+import ssl
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -111,6 +114,49 @@ def test_files_need_the_intent_of_a_backup(server: Server, certificate: Certific
     assert error.details["headername"] == "x-ms-file-request-intent"
     with refused(400, "InvalidHeaderValue"):
         client.create_share("s", raw_request_hook=with_another)
+
+
+def test_parts_of_a_batch_have_tokens_of_their_own(
+    server: Server, certificate: Certificate
+) -> None:
+    """The SDK sends its token with every part, so this batch is written by hand."""
+    owner = clients(server, unsigned(), certificate.path)
+    container = owner.blob.create_container("batch")
+    credentials = {
+        "owner": f"Authorization: Bearer {unsigned()}\r\n",
+        "reader": f"Authorization: Bearer {unsigned(roles=['readers'])}\r\n",
+        "expired": f"Authorization: Bearer {unsigned(exp=1)}\r\n",
+        "nobody": "",
+    }
+    parts = ""
+    for name, credential in credentials.items():
+        container.upload_blob(name, b"bytes")
+        parts += (
+            "--b\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n"
+        )
+        parts += f"DELETE /{ACCOUNT}/batch/{name} HTTP/1.1\r\n{credential}"
+        parts += "Content-Length: 0\r\n\r\n\r\n"
+    host, port = server.endpoints["blob"].removeprefix("https://").split(":")
+    context = ssl.create_default_context(cafile=str(certificate.path))
+    connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=10)
+    headers = {
+        "Authorization": f"Bearer {unsigned()}",
+        "Content-Type": "multipart/mixed; boundary=b",
+        "x-ms-version": "2023-11-03",
+    }
+    target = f"/{ACCOUNT}/batch?restype=container&comp=batch"
+    connection.request("POST", target, f"{parts}--b--\r\n", headers)
+    response = connection.getresponse()
+    body = response.read().decode()
+    connection.close()
+    assert response.status == 202, body
+    assert re.findall(r"HTTP/1.1 (\d+)", body) == ["202", "403", "401", "401"]
+    assert re.findall(r"x-ms-error-code: (\w+)", body) == [
+        "AuthorizationPermissionMismatch",
+        "InvalidAuthenticationInfo",
+        "NoAuthenticationInformation",
+    ]
+    assert [blob.name for blob in container.list_blobs()] == ["expired", "nobody", "reader"]
 
 
 def test_an_account_that_does_not_exist(server: Server, certificate: Certificate) -> None:

@@ -16,7 +16,11 @@ from etagere.auth.key_set import KEY_SET_BYTES_MAX
 from etagere.protocol.rest.key_sources import KeysUnavailable
 
 _SECONDS_MAX: Final = 10.0
-_HEADERS: Final = {"Accept": "application/json", "User-Agent": "etagere"}
+_HEADERS: Final = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "User-Agent": "etagere",
+}
 
 
 def fetcher(url: str) -> Callable[[], Awaitable[bytes]]:
@@ -28,7 +32,11 @@ def fetcher(url: str) -> Callable[[], Awaitable[bytes]]:
         try:
             async with (
                 aiohttp.ClientSession(
-                    timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+                    timeout=timeout,
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                    # A small compressed document can be a large one.
+                    auto_decompress=False,
+                    trust_env=False,
                 ) as session,
                 session.get(address, headers=_HEADERS, allow_redirects=False) as response,
             ):

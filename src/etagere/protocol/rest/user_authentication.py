@@ -10,6 +10,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from msgspec.structs import replace
+
 from etagere.auth import bearer
 from etagere.auth.challenges import TokenFault, check_version, refuse_bearer
 from etagere.auth.known_users import KnownUser, KnownUsers, UserKey, digest
@@ -96,11 +98,11 @@ class UserAuthenticator:
         if known is None:
             known = await self._verified(exchange, token, key)
             await on_verified(known.user)
-        fault = bearer.check_time(known.claims, time.time(), self._skew_seconds)
+        fault = self._check_time(known.times)
         if fault is not None:
             raise self._unusable(exchange, fault)
         if not account_exists:
-            return user(known.claims, request.account, _NO_RIGHTS, intends_backup=intends_backup)
+            return replace(known.user, rights=_NO_RIGHTS)
         return known.user
 
     def _check_origin(self, request: RestRequest, host: str | None) -> Refusal | None:
@@ -121,12 +123,18 @@ class UserAuthenticator:
             if claims is TokenFault.UNKNOWN_KEY:
                 keys = await self._keys.renewed()
                 claims = bearer.verify(token, keys, self._settings.oauth_issuers)
-        fault = claims if isinstance(claims, TokenFault) else self._check_audience(request, claims)
-        if isinstance(claims, TokenFault) or fault is not None:
-            raise self._unusable(exchange, fault or TokenFault.MALFORMED)
-        known = KnownUser(claims, self._user(claims, request.account, intends_backup=key[-1]))
+        if isinstance(claims, TokenFault):
+            raise self._unusable(exchange, claims)
+        fault = self._check_audience(request, claims) or self._check_time(claims)
+        if fault is not None:
+            raise self._unusable(exchange, fault)
+        times = bearer.Claims(exp=claims.exp, nbf=claims.nbf)
+        known = KnownUser(times, self._user(claims, request.account, intends_backup=key[-1]))
         self._known.add(key, keys, known)
         return known
+
+    def _check_time(self, claims: bearer.Claims) -> TokenFault | None:
+        return bearer.check_time(claims, time.time(), self._skew_seconds)
 
     def _check_audience(self, request: RestRequest, claims: bearer.Claims) -> TokenFault | None:
         configured = self._settings.oauth_audiences
