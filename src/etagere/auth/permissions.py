@@ -54,6 +54,8 @@ class Permission(NamedTuple):
     """The resources (`sr`) that a service or user delegation token may be for."""
     letters_if_absent: str | None = None
     """Letters that are enough if the operation overwrites nothing."""
+    if_absent_since: str = ""
+    """The first version in which they are."""
     public: Public = Public.NEVER
     users_only: bool = False
     """Whether only users with a bearer token are allowed to, and account keys are not enough."""
@@ -146,6 +148,10 @@ def on_blobs_of_container(letters: str) -> Permission:
 
 def on_blob(letters: str, *, if_absent: str | None = None) -> Permission:
     return Permission("o", letters, _RIGHTS[letters], letters, _CURRENT_BLOB, if_absent)
+
+
+def on_blocks(letters: str, *, if_absent: str) -> Permission:
+    return on_blob(letters, if_absent=if_absent)._replace(if_absent_since=BLOCKS_CREATED_SINCE)
 
 
 def on_blob_or_snapshot(letters: str, public: Public = Public.NEVER) -> Permission:
@@ -244,6 +250,8 @@ RENAME_FILE_SOURCE: Final = on_file("rw")
 could move a file to a place where it can be read."""
 RENAME_DIRECTORY_SOURCE: Final = on_directory("rw")
 
+BLOCKS_CREATED_SINCE: Final = "2026-06-06"
+"""The first version in which the letter to create blobs is enough for their blocks."""
 CHALLENGED_SINCE: Final = "2019-12-12"
 """The first version in which anonymous callers are asked to authenticate (401 instead of 404)."""
 
@@ -286,9 +294,8 @@ def authorize(
         refusal = _outside_resource(principal, service, permission, target)
     if refusal is not None:
         return refusal
-    permit = _by_letters(
-        principal.permissions, letters, permission.letters_if_absent, extra_letters
-    )
+    if_absent = permission.letters_if_absent if version >= permission.if_absent_since else None
+    permit = _by_letters(principal.permissions, letters, if_absent, extra_letters)
     if principal.rights is None or isinstance(permit, Refusal):
         return permit
     right = _required_right(permission, extra_letters)

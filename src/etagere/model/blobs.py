@@ -309,6 +309,8 @@ class PutBlock(Command, frozen=True):
     staging_id: bytes
     """The id of the staging, if this is the first block."""
     lease_id: bytes | None = None
+    only_if_absent: bool = False
+    """The caller may create blobs but not replace them."""
 
 
 class BlockSource(enum.Enum):
@@ -334,6 +336,7 @@ class PutBlockList(Command, frozen=True):
     metadata: Metadata = ()
     conditions: Conditions = NO_CONDITIONS
     lease_id: bytes | None = None
+    only_if_absent: bool = False
     tier: str = ""
     tags: Tags = ()
     base_chunks_max: int | None = None

@@ -97,12 +97,13 @@ class BlobFixture(EngineFixture):
         *,
         container: ContainerName = BOX,
         lease_id: bytes | None = None,
+        only_if_absent: bool = False,
     ) -> None:
         blob = BlobName(container, name)
         async with self.store.writer(len(data), inline=False) as writer:
             await writer.append(data)
             body = await writer.seal()
-            command = PutBlock(blob, block, body, new_id(), lease_id)
+            command = PutBlock(blob, block, body, new_id(), lease_id, only_if_absent)
             await self.write(put_block, command)
 
     async def stage_all(self, name: str, blocks: dict[bytes, bytes]) -> None:
@@ -116,6 +117,7 @@ class BlobFixture(EngineFixture):
         conditions: Conditions = NO_CONDITIONS,
         *,
         lease_id: bytes | None = None,
+        only_if_absent: bool = False,
     ) -> Blob:
         command = PutBlockList(
             BlobName(BOX, name),
@@ -123,6 +125,7 @@ class BlobFixture(EngineFixture):
             tuple(blocks),
             conditions=conditions,
             lease_id=lease_id,
+            only_if_absent=only_if_absent,
         )
         blob = await self.write(put_block_list, command)
         assert blob is not None

@@ -277,6 +277,10 @@ async def test_lease_and_conditions_are_checked_before_the_list(blobs: BlobFixtu
     for refused, code in (
         (blobs.commit("blob", latest(C), stale), "ConditionNotMet"),
         (blobs.commit("blob", latest(C), new), "BlobAlreadyExists"),
+        (
+            blobs.commit("blob", latest(C), only_if_absent=True),
+            "UnauthorizedBlobOverwrite",
+        ),
         (blobs.commit("blob", latest(C), lease_id=mine), "LeaseNotPresentWithBlobOperation"),
         (blobs.commit("other", latest(C), current), "ConditionNotMet"),
         # Errors in the list are reported only to callers who may put one.

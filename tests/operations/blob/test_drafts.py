@@ -297,6 +297,9 @@ async def test_the_commit_checks_lease_and_conditions(blobs: BlobFixture) -> Non
     await blobs.write(set_blob_metadata, SetBlobMetadata(NAME, (), lease_id=mine))
     leased = replace(decision, command=replace(decision.command, lease_id=mine))
     assert await code_of(blobs.write(put_draft, leased)) == "ConditionNotMet"
+    only = replace(asked, conditions=Conditions(), lease_id=mine, only_if_absent=True, blocks=())
+    mismatch = code_of(blobs.write(put_draft, replace(decision, command=only)))
+    assert await mismatch == "UnauthorizedBlobOverwrite"
     assert await blobs.get("blob") == DATA
     await blobs.require_sound()
     await blobs.write(abandon_draft, AbandonDraft(asked.content_id))
@@ -314,6 +317,7 @@ async def test_refused_lists_are_not_planned(blobs: BlobFixture) -> None:
         (_asked(uncommitted(b"00")), "InvalidBlockList"),
         (_asked(latest(b"00"), new), "BlobAlreadyExists"),
         (replace(_asked(latest(b"00")), lease_id=new_id()), "LeaseNotPresentWithBlobOperation"),
+        (replace(_asked([]), only_if_absent=True), "UnauthorizedBlobOverwrite"),
     ):
         assert await code_of(_planned(blobs, asked)) == code
 

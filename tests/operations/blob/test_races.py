@@ -223,9 +223,10 @@ def test_pairs_on_an_empty_container_are_serializable() -> None:
     opening.put(SEGMENTS, (SEGMENT,), Segment(new_id()))
     opening.commit()
     run(engine, Call(create_container, CreateContainer(BOX, new_id())))
+    only = PutBlock(NAME, A, _body(1), new_id(), only_if_absent=True)
     calls = {
         "put": Call(put_blob, PutBlob(NAME, _body(0))),
-        "stage": _block(A, 1),
+        "stage": Call(staging.put_block, only),
         "stage another": _block(B, 2),
         "commit": Call(block_lists.put_block_list, PutBlockList(NAME, new_id(), ())),
         "delete container": Call(delete_container, DeleteContainer(BOX)),

@@ -202,11 +202,26 @@ async def test_a_lease_is_needed_while_it_is_held(blobs: BlobFixture) -> None:
 
 
 @blob_test
+async def test_create_permission_does_not_allow_staging_on_a_blob(blobs: BlobFixture) -> None:
+    await blobs.create()
+    await blobs.stage("blob", b"a", b"1", only_if_absent=True)
+    await blobs.commit("blob", latest(b"a"), only_if_absent=True)
+    refused = blobs.stage("blob", b"a", b"2", only_if_absent=True)
+    assert await code_of(refused) == "UnauthorizedBlobOverwrite"
+    assert await blobs.staged("blob") == []
+    await blobs.require_sound()
+
+
+@blob_test
 async def test_the_precheck_refuses_what_would_be_refused(blobs: BlobFixture) -> None:
     ask = PutBlock(NAME, b"a", NOTHING_SENT, new_id())
+    only = PutBlock(NAME, b"a", NOTHING_SENT, new_id(), only_if_absent=True)
     assert await code_of(blobs.read(precheck_block, ask)) == "ContainerNotFound"
     await blobs.create()
+    await blobs.read(precheck_block, only)
     await blobs.put("blob", b"x")
+    mismatch = "UnauthorizedBlobOverwrite"
+    assert await code_of(blobs.read(precheck_block, only)) == mismatch
     await blobs.read(precheck_block, ask)
     await blobs.lease("blob", Acquire(new_lease_id(), None))
     assert await code_of(blobs.read(precheck_block, ask)) == "LeaseIdMissing"

@@ -401,6 +401,28 @@ def test_the_create_permission_does_not_allow_overwrites(blobs: BlobFixture, new
         assert message(answer) == "This request is not authorized to perform blob overwrites."
 
 
+@pytest.mark.parametrize(("version", "allowed"), [("2026-04-06", False), ("2026-06-06", True)])
+def test_the_create_permission_allows_blocks_of_new_blobs(
+    blobs: BlobFixture, new: NewBlob, version: str, allowed: bool
+) -> None:
+    blob, source = new(), new().put()
+    token = service_token(ACCOUNT, KEY, blob.target.container, blob.name, permissions="c")
+    requests = [
+        blob.request("PUT", "block", body=b"new", blockid=A),
+        blob.request("PUT", "block", source.source, blockid=A),
+        blob.request("PUT", "blocklist", body=b"<BlockList></BlockList>"),
+    ]
+    requests = [token.put_on(each.setting("x-ms-version", version)) for each in requests]
+    mismatch = (403, "AuthorizationPermissionMismatch")
+    for request in requests:
+        answer = blobs.client.ask(request)
+        assert outcome(answer) == ((201, "") if allowed else mismatch)
+    blob.put()
+    overwrite = (403, "UnauthorizedBlobOverwrite")
+    for request in requests:
+        assert outcome(blobs.client.ask(request)) == (overwrite if allowed else mismatch)
+
+
 LENGTH = ("x-ms-blob-content-length", "512")
 
 

@@ -62,7 +62,7 @@ def check_replace(old: Blob | None, command: PutBlob | PutBlockList, now: int) -
     abort_if(tag_rules.check_condition(command.conditions.if_tags, old.tags if old else ()))
     if old is None:
         return
-    if isinstance(command, PutBlob) and command.only_if_absent:
+    if command.only_if_absent:
         raise Refused(Refusal("UnauthorizedBlobOverwrite"))
     check_not_incremental_copy(old)
     if old.kind is not (command.kind if isinstance(command, PutBlob) else BlobKind.BLOCK):

@@ -62,6 +62,8 @@ def _check(blob: Blob | None, command: PutBlock, now: int) -> None:
     abort_if(lease_rules.check_write(lease, command.lease_id, now, LeaseKind.BLOB))
     if blob is None:
         return
+    if command.only_if_absent:
+        raise Refused(Refusal("UnauthorizedBlobOverwrite"))
     if blob.kind is not BlobKind.BLOCK:
         raise Refused(Refusal("InvalidBlobType"))
     check_no_pending_copy(blob)

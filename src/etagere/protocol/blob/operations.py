@@ -25,6 +25,7 @@ from etagere.auth.permissions import (
     on_blob_or_snapshot,
     on_blobs_of_account,
     on_blobs_of_container,
+    on_blocks,
     on_container,
     on_delegation_key,
     on_list_of_blobs,
@@ -295,16 +296,16 @@ OPERATIONS: Final = (
     # Block blobs
     BlobOperation(
         name="put_block", handler=blocks.put_block,
-        permission=on_blob("w"),
+        permission=on_blocks("w", if_absent="c"),
         routes=(Route("PUT", BLOB, "block"),), conditions=False, tag_conditions=False),
     BlobOperation(
         name="put_block_from_url", handler=from_urls.put_block_from_url,
-        permission=on_blob("w"),
+        permission=on_blocks("w", if_absent="c"),
         routes=tuple(Route("PUT", BLOB, "block", variant=source) for source in Source),
         conditions=False, tag_conditions=False),
     BlobOperation(
         name="put_block_list", handler=blocks.put_block_list,
-        permission=on_blob("w"),
+        permission=on_blocks("w", if_absent="c"),
         routes=(Route("PUT", BLOB, "blocklist"),), extra_letters=_letters_to_set_tags),
     BlobOperation(
         name="get_block_list", handler=blocks.get_block_list,

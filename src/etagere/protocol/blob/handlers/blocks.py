@@ -38,6 +38,7 @@ async def put_block(exchange: Exchange, deps: BlobDependencies) -> Response:
         uploads.NO_BODY,
         new_id(),
         leases.lease_id(exchange),
+        exchange.permit.only_if_absent,
     )
     if length > uploads.PRECHECK_BYTES_MIN:
         await deps.engine.read(staging.precheck_block, command)
@@ -63,6 +64,7 @@ async def put_block_list(exchange: Exchange, deps: BlobDependencies) -> Response
         read_metadata(exchange),
         write_conditions(exchange),
         leases.lease_id(exchange),
+        exchange.permit.only_if_absent,
         decode_tiers.tier(exchange),
         decode_tags.tags(exchange),
     )

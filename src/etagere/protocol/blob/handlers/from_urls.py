@@ -59,6 +59,7 @@ async def put_block_from_url(exchange: Exchange, deps: BlobDependencies) -> Resp
         uploads.NO_BODY,
         new_id(),
         leases.lease_id(exchange),
+        exchange.permit.only_if_absent,
     )
     precheck = partial(deps.engine.read, staging.precheck_block, command)
     expected = checksums.source_checksums(exchange)
