@@ -90,6 +90,12 @@ def test_malformed_requests(used_server: Server, data: bytes) -> None:
     assert get(used_server, "/healthz").status == 200
 
 
+def test_a_probe_without_a_host_name(used_server: Server) -> None:
+    with _connected(used_server) as client:
+        client.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+        assert client.makefile("rb").read().endswith(b"\r\n\r\nready\n")
+
+
 def test_a_body_is_not_awaited(used_server: Server) -> None:
     with _connected(used_server) as client:
         head = b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999999\r\n\r\n"
@@ -137,12 +143,11 @@ def test_stuck_processes(used_server: Server) -> None:
     eventually(lambda: get(used_server, "/readyz").status == 200, "a server that is ready")
 
 
-def test_a_killed_process_counts_from_zero(tmp_path: Path) -> None:
-    """The counters of other processes and the number of restarts stay."""
+def test_killed_processes(tmp_path: Path) -> None:
+    """Their counters begin at 0; those of other processes and the number of restarts stay."""
     with served(tmp_path / "data", "--workers", "1", "--admin-port", "0") as server:
         before = scrape(server)
         assert before.total("etagere_write_duration_seconds_count", process="front-end-1")
-        os.kill(server.pid_of("front end 1"), signal.SIGSTOP)
         os.kill(server.pid_of("front end 1"), signal.SIGKILL)
         eventually(lambda: scrape(server).total("etagere_process_restarts_total") == 1, "a restart")
         eventually(lambda: get(server, "/readyz").status == 200, "a server that is ready")
@@ -152,6 +157,10 @@ def test_a_killed_process_counts_from_zero(tmp_path: Path) -> None:
                 for process in ("writer", "file-front-end", "supervisor"):
                     known = before.total(name, process=process)
                     assert after.total(name, process=process) >= known, name
+        os.kill(server.pid_of("admin"), signal.SIGKILL)
+        # The supervisor keeps the port open meanwhile.
+        assert get(server, "/healthz").status == 200
+        assert scrape(server).total("etagere_process_restarts_total", process="admin") == 1
         assert server.stop() == 0
 
 

@@ -123,8 +123,9 @@ def _exposition(exposition: Exposition) -> Response:
 
 
 def _names_this_machine(request: Request) -> bool:
+    """Returns whether the request names no other machine. Browsers always send the header."""
     host = request.fields.get(b"host")
-    return host is not None and is_loopback_host(host.decode("latin-1"))
+    return host is None or is_loopback_host(host.decode("latin-1"))
 
 
 def _has_token(request: Request, token: bytes) -> bool:

@@ -101,7 +101,7 @@ def smb_endpoint(settings: Settings, port: int) -> str:
 
 def admin_endpoint(settings: Settings, port: int) -> str:
     """Returns the URL of the admin port. It uses TLS only if other machines can reach it."""
-    is_secure = settings.tls_cert is not None and not is_local(settings.admin_host)
+    is_secure = settings.uses_tls and not is_local(settings.admin_host)
     scheme = "https" if is_secure else "http"
     return f"{scheme}://{client_host(settings.admin_host)}:{port}"
 
