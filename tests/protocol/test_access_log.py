@@ -72,8 +72,8 @@ def test_a_text_line_describes_the_request_without_secrets() -> None:
     line = line_of("text", exchange, Response(404, NOT_FOUND, b"12345"))
     assert re.fullmatch(
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO front-end-1\[\d+\] etagere\.access \[id\]: "
-        r"127\.0\.0\.1 GET /account/c/\\xffé 404 1\.5 ms in=0 out=5 error=BlobNotFound "
-        r"operation=get_blob principal=key client_request_id=mine",
+        r"127\.0\.0\.1 GET /account/c/\\xffé 404 1\.5 ms in=0 out=5 "
+        r"operation=get_blob principal=key client_request_id=mine error=BlobNotFound",
         line,
     )
 

@@ -198,6 +198,7 @@ class Writer:
         self._directory = directory
         self._config = config
         self._clock = clock
+        self._logs_operations = logger.isEnabledFor(logging.DEBUG)
         self._lock = _lock(directory)
         # The previous writer may have failed to sync the pages that it had checkpointed.
         ledger.forget_checkpoints(directory)
@@ -318,6 +319,8 @@ class Writer:
             ended = time.monotonic()
             if ended - began > slow_seconds:
                 logger.warning("an operation took %.3f s", ended - began, extra=_origin(request))
+            elif self._logs_operations:
+                logger.debug("ran an operation", extra=_origin(request))
             began = ended
         return answers, hooks
 

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -31,22 +31,16 @@ logger = logging.getLogger(__name__)
 NAME: Final = "etagere.access"
 _FLUSH_SECONDS = 0.1
 _LINES_MAX = 1_000
-_CLIENT_REQUEST_ID_CHARACTERS_MAX = 256
-_ACCOUNT_CHARACTERS_MAX = 64
+_CLIENT_REQUEST_ID_MAX = 256
+_ACCOUNT_MAX = 64
 _ERROR_STATUS_MIN = 400
 # In the path if a client has encoded the question mark, too.
 _SIGNATURE = re.compile(r"(sig(?:=|%3d))[^&/\s]*", re.IGNORECASE)
 
 
 class AccessEntry(msgspec.Struct, omit_defaults=True):
-    """A line of the access log, in JSON."""
+    """The fields of a JSON line that differ between requests, except the time."""
 
-    time: str
-    level: str
-    logger: str
-    process: str
-    pid: int
-    message: str
     request_id: str
     client: str
     method: str
@@ -60,15 +54,21 @@ class AccessEntry(msgspec.Struct, omit_defaults=True):
     bytes_in: int
     bytes_out: int
     operation: str = ""
-    error_code: str = ""
     account: str = ""
     principal: str = ""
     """How the request was authorized; empty: it was not."""
+    client_request_id: str = ""
+    error_code: str = ""
     user: str = ""
     """The object ID of the user."""
     correlation_id: str = ""
     """That of the shared access signature."""
-    client_request_id: str = ""
+
+
+_encode_entry = msgspec.json.Encoder().encode
+
+
+_KINDS: Final[Mapping[type, str]] = {KeyOwner: "key", Anonymous: "anonymous"}
 
 
 class AccessLog:
@@ -85,9 +85,16 @@ class AccessLog:
         longer than `slow_seconds` are logged in any case."""
         self._slow_seconds = slow_seconds
         self._add = {None: None, "text": self._text, "json": self._json}[log_format]
-        self._process_name = process_name
-        self._pid = os.getpid()
-        self._text_mark = f"Z INFO {text_process_name(process_name)}[{self._pid}] {NAME} ["
+        pid = os.getpid()
+        self._text_mark = f"Z INFO {text_process_name(process_name)}[{pid}] {NAME} ["
+        constant = {
+            "level": "INFO",
+            "logger": NAME,
+            "process": process_name,
+            "pid": pid,
+            "message": "request",
+        }
+        self._json_mark = f'Z",{msgspec.json.encode(constant).decode()[1:-1]},'
         self._write = write
         self._second = 0
         self._second_text = ""
@@ -125,54 +132,57 @@ class AccessLog:
     def _text(
         self, request: Request, response: Response, seconds: float, exchange: Exchange | None
     ) -> bytes:
-        line = (
-            f"{self._time()}{self._text_mark}{exchange.request_id if exchange else '-'}]: "
-            f"{request.client} {request.method} {_path(request)} {response.status} "
-            f"{1000 * seconds:.1f} ms "
-            f"in={request.body.received} out={_bytes_out(request, response)}"
-        )
-        if response.status >= _ERROR_STATUS_MIN and (code := _error_code(response)):
-            line = f"{line} error={code}"
+        # Written out, because it is run for each request: calls would cost more than the rest.
+        status, body = response.status, response.body
+        length = len(body) if body.__class__ is bytes else _bytes_out(request, response)
+        request_id, operation, kind, more = "-", "-", "-", ""
         if exchange is not None:
-            kind, user, correlation_id = _describe_principal(exchange)
-            line = f"{line} operation={exchange.operation} principal={kind or '-'}"
-            if user:
-                line = f"{line} user={_word(user)}"
-            if correlation_id:
-                line = f"{line} correlation_id={_word(correlation_id)}"
-            if client_id := _client_request_id(exchange):
-                line = f"{line} client_request_id={_word(client_id)}"
-        return line.encode("utf-8", "backslashreplace")
+            request_id, operation = exchange.request_id, exchange.operation
+            principal = getattr(exchange, "principal", None)
+            kind = _KINDS.get(principal.__class__, "")
+            if not kind:
+                kind, more = _describe_sender(principal)
+            client_id = exchange.request.fields.get("x-ms-client-request-id")
+            if client_id is not None:
+                more = f"{more} client_request_id={_word(client_id)}"
+        if status >= _ERROR_STATUS_MIN:
+            more = f"{more} error={_error_code(response)}"
+        line = (
+            f"{self._time()}{self._text_mark}{request_id}]: "
+            f"{request.client} {request.method} {_path(request.target)} {status} "
+            f"{1000 * seconds:.1f} ms in={request.body.received} out={length} "
+            f"operation={operation} principal={kind}{more}"
+        )
+        return line.encode()
 
     def _json(
         self, request: Request, response: Response, seconds: float, exchange: Exchange | None
     ) -> bytes:
-        status = response.status
+        status, body = response.status, response.body
         entry = AccessEntry(
-            f"{self._time()}Z",
-            "INFO",
-            NAME,
-            self._process_name,
-            self._pid,
-            "request",
-            exchange.request_id if exchange else "",
+            "",
             request.client,
             request.method,
-            _path(request),
+            _path(request.target),
             status,
             round(1_000 * seconds, 3),
             round(1_000 * request.server_seconds, 3),
             request.body.received,
-            _bytes_out(request, response),
+            len(body) if body.__class__ is bytes else _bytes_out(request, response),
         )
+        if exchange is not None:
+            entry.request_id, entry.operation = exchange.request_id, exchange.operation
+            entry.account = printable(exchange.request.account, _ACCOUNT_MAX)
+            principal = getattr(exchange, "principal", None)
+            entry.principal = _KINDS.get(principal.__class__, "")
+            if not entry.principal:
+                entry.principal, entry.user, entry.correlation_id = _sender(principal)
+            client_id = exchange.request.fields.get("x-ms-client-request-id")
+            if client_id is not None:
+                entry.client_request_id = printable(client_id, _CLIENT_REQUEST_ID_MAX)
         if status >= _ERROR_STATUS_MIN:
             entry.error_code = _error_code(response)
-        if exchange is not None:
-            entry.operation = exchange.operation
-            entry.account = printable(exchange.request.account, _ACCOUNT_CHARACTERS_MAX)
-            entry.principal, entry.user, entry.correlation_id = _describe_principal(exchange)
-            entry.client_request_id = _client_request_id(exchange)
-        return msgspec.json.encode(entry)
+        return f'{{"time":"{self._time()}{self._json_mark}'.encode() + _encode_entry(entry)[1:]
 
 
 def _log_slow(request: Request, response: Response, exchange: Exchange | None) -> None:
@@ -180,7 +190,7 @@ def _log_slow(request: Request, response: Response, exchange: Exchange | None) -
         "a request took %.3f s: %s %s",
         request.server_seconds,
         request.method,
-        _path(request),
+        _path(request.target),
         extra=fields(
             operation=exchange.operation if exchange else "",
             status=response.status,
@@ -189,13 +199,16 @@ def _log_slow(request: Request, response: Response, exchange: Exchange | None) -
     )
 
 
-def _path(request: Request) -> str:
-    path = printable(request.target.partition(b"?")[0].decode("utf-8", "backslashreplace"))
-    return _SIGNATURE.sub(r"\1…", path) if "sig" in path.lower() else path
+def _path(target: bytes) -> str:
+    path = target.partition(b"?")[0]
+    shown = printable(path.decode("utf-8", "backslashreplace"))
+    if b"=" in path or b"%3" in path:
+        return _SIGNATURE.sub(r"\1…", shown)
+    return shown
 
 
 def _bytes_out(request: Request, response: Response) -> int:
-    """Returns the length of the body of a response; 0 if it was not known beforehand."""
+    """Returns the length of a body that is not bytes; 0 if it was not known beforehand."""
     if request.method == "HEAD":
         return 0
     if response.length is not None:
@@ -210,28 +223,26 @@ def _error_code(response: Response) -> str:
     return ""
 
 
-def _describe_principal(exchange: Exchange) -> tuple[str, str, str]:
-    """Returns the kind of the sender of a request, the ID of the user and the correlation ID of the
-    token."""
-    principal: Principal | None = getattr(exchange, "principal", None)
-    match principal:
-        case KeyOwner():
-            return "key", "", ""
-        case TokenHolder():
-            user = printable(principal.delegating_user)
-            return f"{principal.kind.value}_sas", user, printable(principal.correlation_id)
-        case User():
-            return "user", printable(principal.object_id), ""
-        case Anonymous():
-            return "anonymous", "", ""
+def _sender(principal: Principal | None) -> tuple[str, str, str]:
+    """Returns the kind of a sender, the ID of the user and the correlation ID of the token."""
+    if isinstance(principal, TokenHolder):
+        user, correlation_id = principal.delegating_user, principal.correlation_id
+        return f"{principal.kind.value}_sas", printable(user), printable(correlation_id)
+    if isinstance(principal, User):
+        return "user", printable(principal.object_id), ""
     return "", "", ""
 
 
-def _client_request_id(exchange: Exchange) -> str:
-    written = exchange.request.fields.get("x-ms-client-request-id", "")
-    return printable(written, _CLIENT_REQUEST_ID_CHARACTERS_MAX) if written else ""
+def _describe_sender(principal: Principal | None) -> tuple[str, str]:
+    """Returns the kind of a sender, and more fields of a text line."""
+    kind, user, correlation_id = _sender(principal)
+    more = f" user={_word(user)}" if user else ""
+    if correlation_id:
+        more = f"{more} correlation_id={_word(correlation_id)}"
+    return kind or "-", more
 
 
 def _word(text: str) -> str:
     """Returns the value of a field in a text line."""
-    return text.replace(" ", "\\x20")
+    shown = printable(text, _CLIENT_REQUEST_ID_MAX)
+    return shown.replace(" ", "\\x20") if " " in shown else shown

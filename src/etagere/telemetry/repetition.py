@@ -32,6 +32,8 @@ class RepetitionFilter(logging.Filter):
         self._windows: dict[tuple[str, int], _Window] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.INFO:
+            return True  # somebody wants to see all of them
         now = time.monotonic()
         place = record.pathname, record.lineno
         window = self._windows.get(place)

@@ -544,6 +544,23 @@ def test_opens_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     run(test)
 
 
+def test_opens_of_all_sessions_of_an_address_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "OPENS_PER_ADDRESS_MAX", 2)
+
+    async def test(server: SmbFixture, client: FrameClient) -> None:
+        other = await server.log_on()
+        await other.connect_tree(r"\\server\IPC$")
+        answers = [await one.ask(Command.CREATE, BODY) for one in (client, other)]
+        assert [one.status for one in answers] == [0, 0]
+        for one in (client, other):
+            answer = await one.ask(Command.CREATE, BODY)
+            assert answer.status == NtStatus.TOO_MANY_OPENED_FILES
+        await client.connection.close()
+        assert (await other.ask(Command.CREATE, BODY)).status == 0
+
+    run(test)
+
+
 # Notifications
 
 

@@ -144,6 +144,49 @@ def test_failures_are_answered_later_and_later() -> None:
     assert delays.count_failure("a", limits.LOGON_MEMORY_SECONDS + 1) == found[0]
 
 
+def test_logons_take_turns_after_many_failures() -> None:
+    """Other connections do not help a client that tries passwords."""
+    delays, turn = LogonDelays(), limits.LOGON_DELAY_SECONDS_MAX
+    for _ in range(limits.FAILED_LOGONS_MAX):
+        assert delays.wait_seconds("a", "user", 0) == 0
+        delays.count_failure("a", 0, "user")
+    waits = []
+    while (wait := delays.wait_seconds("a", "user", 1)) is not None:
+        waits.append(wait)
+    assert waits == [0, turn, 2 * turn]
+    assert delays.wait_seconds("a", "user", 1 + turn) == 2 * turn
+    # Others do not wait.
+    assert delays.wait_seconds("a", "other", 1) == delays.wait_seconds("b", "user", 1) == 0
+    delays.forget_failures("a", "user")
+    assert delays.wait_seconds("a", "user", 1) == 0
+
+
+def test_failures_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logons, "LOGON_ADDRESSES_MAX", 2)
+    delays = LogonDelays()
+    for _ in range(2 * limits.FAILED_LOGONS_MAX):
+        delays.count_failure("a", 0, "user")
+    assert delays.wait_seconds("a", "user", 0) == 0
+    assert delays.wait_seconds("a", "user", 0) != 0
+    assert delays.wait_seconds("a", "user", limits.LOGON_MEMORY_SECONDS + 1) == 0
+    for user in ("one", "two"):
+        delays.count_failure("a", 0, user)
+    assert delays.wait_seconds("a", "user", 0) == 0
+
+
+def test_reconnecting_does_not_help_to_try_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logons, "FAILED_LOGONS_MAX", 2)
+    monkeypatch.setattr(logons, "LOGON_WAIT_SECONDS_MAX", -1.0)
+
+    async def test(server: SmbFixture) -> None:
+        for password in (WRONG_KEY, WRONG_KEY, KEY):
+            client = server.connect()
+            await client.negotiate([0x311])
+            assert (await client.log_on(ACCOUNT, password))[-1].status == NtStatus.LOGON_FAILURE
+
+    run(test)
+
+
 def test_many_failures_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "FAILED_LOGONS_MAX", 2)
 

@@ -60,6 +60,7 @@ from etagere.protocol.smb.negotiation import (
     parse_negotiate,
     security_mode,
 )
+from etagere.protocol.smb.ntlm import LogonFailed
 from etagere.protocol.smb.requests import Reply
 from etagere.protocol.smb.services import SmbServices
 from etagere.protocol.smb.sessions import SessionTable, end_session
@@ -173,12 +174,22 @@ class Connection:
         return len(self._requests) > len(self._pending)
 
     async def passwords_of(self, user: str) -> tuple[str, ...]:
+        """Returns the passwords of a user, when it is the turn of this logon."""
+        now = asyncio.get_running_loop().time()
+        seconds = self._logon_delays.wait_seconds(self._client_host, user, now)
+        if seconds is None:
+            raise LogonFailed("too many logons of this user have failed")
+        if seconds:
+            await asyncio.sleep(seconds)
         return await self._passwords.of(user, self._client_host)
 
-    def logon_delay(self) -> float:
-        """Counts a failed logon; returns the delay of its response in seconds."""
+    def count_failed_logon(self, user: str) -> float:
+        """Returns the delay of the response in seconds."""
         now = asyncio.get_running_loop().time()
-        return self._logon_delays.count_failure(self._client_host, now)
+        return self._logon_delays.count_failure(self._client_host, now, user)
+
+    def forget_failed_logons(self, user: str) -> None:
+        self._logon_delays.forget_failures(self._client_host, user)
 
     def on_authenticated(self) -> None:
         self._outstanding_bytes_max = OUTSTANDING_BYTES_MAX
@@ -192,7 +203,7 @@ class Connection:
         return self._last_tree_id
 
     def add_session(self) -> Session:
-        session = self.session_table.add(self)
+        session = self.session_table.add(self, self._client_host)
         session.preauth_hash = self._preauth_hash
         session.notify = partial(self._send_break, session)
         self.sessions[session.id] = session

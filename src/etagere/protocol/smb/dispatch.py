@@ -25,7 +25,7 @@ from etagere.protocol.smb.compounds import error_reply
 from etagere.protocol.smb.credits import needed_charge, payload_bytes
 from etagere.protocol.smb.dialects import DIALECT_3_1_1
 from etagere.protocol.smb.header import Command, Flags
-from etagere.protocol.smb.limits import IO_BYTES_MAX, OPENS_PER_SESSION_MAX
+from etagere.protocol.smb.limits import IO_BYTES_MAX, OPENS_PER_ADDRESS_MAX, OPENS_PER_SESSION_MAX
 from etagere.protocol.smb.requests import Reply
 from etagere.protocol.smb.responses import EMPTY_REPLY
 from etagere.protocol.smb.sessions import logoff, session_setup
@@ -164,9 +164,17 @@ async def _dispatch(request: ServerRequest) -> Reply:
                 raise SmbError(NtStatus.NETWORK_NAME_DELETED)
             request.use_tree(tree)
     _check_body(request, row.structure_size)
-    if command == Command.CREATE and len(request.session.opens) >= OPENS_PER_SESSION_MAX:
-        raise SmbError(NtStatus.TOO_MANY_OPENED_FILES)
+    if command == Command.CREATE:
+        _check_opens(request.session)
     return await row.handler(request)
+
+
+def _check_opens(session: Session) -> None:
+    if (
+        len(session.opens) >= OPENS_PER_SESSION_MAX
+        or session.open_count.value >= OPENS_PER_ADDRESS_MAX
+    ):
+        raise SmbError(NtStatus.TOO_MANY_OPENED_FILES)
 
 
 def _resolve(request: ServerRequest) -> int:

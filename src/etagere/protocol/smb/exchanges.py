@@ -119,7 +119,9 @@ class ServerRequest:
 
     def add_open(self, opened: Open) -> None:
         opened.tree.opens[opened.id] = opened
-        opened.tree.session.opens[opened.id] = opened
+        session = opened.tree.session
+        session.opens[opened.id] = opened
+        session.open_count.value += 1
         self.frame.context.opened = opened
 
     @property

@@ -59,14 +59,20 @@ PIPES_PER_SESSION_MAX: Final = 256
 WATCHES_PER_SESSION_MAX: Final = 1_024
 """Directories that are watched for changes: each change is kept for all of them."""
 OPENS_PER_SESSION_MAX: Final = 65_536
+OPENS_PER_ADDRESS_MAX: Final = 100_000
+"""Half of those of the server: one client must not take all of them."""
 
 # Logons
 
 FAILED_LOGONS_MAX: Final = 8
-"""After this many, a connection without an authenticated session is closed."""
+"""After this many, a connection without an authenticated session is closed, and logons of the same
+user from the same address take turns, which last as long as the longest delay."""
 LOGON_DELAY_SECONDS: Final = 0.25
 """The delay of the response to the first failed logon from an address. It doubles with each."""
 LOGON_DELAY_SECONDS_MAX: Final = 4.0
+LOGON_WAIT_SECONDS_MAX: Final = 8.0
+"""How long a logon may wait for its turn after others of the same user and address have failed."""
 LOGON_MEMORY_SECONDS: Final = 60.0
 """How long after its last failure an address is treated like any other again."""
 LOGON_ADDRESSES_MAX: Final = 4_096
+"""Addresses, and pairs of an address and a user, that are remembered."""

@@ -18,10 +18,12 @@ from etagere.protocol.smb.dialects import (
 )
 from etagere.protocol.smb.encryption import Cipher
 from etagere.protocol.smb.limits import (
+    FAILED_LOGONS_MAX,
     LOGON_ADDRESSES_MAX,
     LOGON_DELAY_SECONDS,
     LOGON_DELAY_SECONDS_MAX,
     LOGON_MEMORY_SECONDS,
+    LOGON_WAIT_SECONDS_MAX,
 )
 from etagere.protocol.smb.state import Negotiated
 from etagere.protocol.smb.status import SmbError, status_of
@@ -100,15 +102,43 @@ def is_permitted(negotiated: Negotiated, settings: SmbSettings) -> bool:
     return _CIPHERS[Cipher(negotiated.cipher)] in ciphers
 
 
+class _FailedLogons:
+    """The failed logons of a user from an address."""
+
+    __slots__ = ("count", "last", "next_turn")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last = 0.0
+        self.next_turn = 0.0
+
+
 class LogonDelays:
-    """Slows down clients that try passwords: failed logons are answered late."""
+    """Slows down clients that try passwords, with any number of connections: failed logons are
+    answered late, and after many the logons of the same user from the same address take turns."""
 
     def __init__(self) -> None:
         self._failures: dict[str, tuple[int, float]] = {}
         """By address: the number of failures, and when the last one was. The oldest first."""
+        self._of_users: dict[tuple[str, str], _FailedLogons] = {}
+        """By address and user. The oldest first."""
 
-    def count_failure(self, address: str, now: float) -> float:
+    def wait_seconds(self, address: str, user: str, now: float) -> float | None:
+        """Returns how long a logon has to wait for its turn; None: too long, it is refused."""
+        failed = self._of_users.get((address, user))
+        if failed is None or now - failed.last > LOGON_MEMORY_SECONDS:
+            return 0.0
+        if failed.count < FAILED_LOGONS_MAX:
+            return 0.0
+        turn = max(now, failed.next_turn)
+        if turn - now > LOGON_WAIT_SECONDS_MAX:
+            return None
+        failed.next_turn = turn + LOGON_DELAY_SECONDS_MAX
+        return turn - now
+
+    def count_failure(self, address: str, now: float, user: str = "") -> float:
         """Returns for how many seconds the response has to be delayed."""
+        self._count_of_user(address, user, now)
         count, last = self._failures.pop(address, (0, now))
         if now - last > LOGON_MEMORY_SECONDS:
             count = 0
@@ -117,3 +147,17 @@ class LogonDelays:
             del self._failures[next(iter(self._failures))]
         delay = LOGON_DELAY_SECONDS * (1 << min(count, _DOUBLINGS_MAX))
         return min(delay, LOGON_DELAY_SECONDS_MAX)
+
+    def _count_of_user(self, address: str, user: str, now: float) -> None:
+        failed = self._of_users.pop((address, user), None)
+        if failed is None or now - failed.last > LOGON_MEMORY_SECONDS:
+            failed = _FailedLogons()
+        failed.count += 1
+        failed.last = now
+        self._of_users[address, user] = failed
+        if len(self._of_users) > LOGON_ADDRESSES_MAX:
+            del self._of_users[next(iter(self._of_users))]
+
+    def forget_failures(self, address: str, user: str) -> None:
+        """Called when a user has logged on."""
+        self._of_users.pop((address, user), None)

@@ -8,6 +8,7 @@ import logging
 import os
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from etagere.model.service import SmbSettings
 from etagere.nt_status import NtStatus
@@ -22,7 +23,7 @@ from etagere.protocol.smb.requests import Reply
 from etagere.protocol.smb.responses import EMPTY_REPLY
 from etagere.protocol.smb.signing import SigningAlgorithm, signer
 from etagere.protocol.smb.spnego import Acceptor, Logon, LogonFailed
-from etagere.protocol.smb.state import Session
+from etagere.protocol.smb.state import OpenCount, Session
 from etagere.protocol.smb.status import Disconnect, SmbError
 from etagere.protocol.smb.trees import close_tree
 
@@ -72,17 +73,21 @@ class SessionTable:
 
     def __init__(self) -> None:
         self._sessions: dict[int, tuple[Session, Connection]] = {}
+        self._opens_by_address: WeakValueDictionary[str, OpenCount] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def add(self, connection: Connection) -> Session:
-        """Creates a session of a connection. Its ID is random, so that a client that comes back
-        after a restart does not meet the session of another one. Some tools keep 32 bits of it."""
+    def add(self, connection: Connection, address: str) -> Session:
+        """Creates a session of a connection of a client at this address.
+
+        Its ID is random, so that a client that comes back after a restart does not meet the session
+        of another one. Some tools keep 32 bits of it."""
         session_id = 0
         while not session_id or session_id in self._sessions:
             session_id = int.from_bytes(os.urandom(4), "little") >> 1
         session = Session(session_id)
+        session.open_count = self._opens_by_address.setdefault(address, session.open_count)
         self._sessions[session_id] = session, connection
         return session
 
@@ -116,13 +121,16 @@ async def session_setup(request: ServerRequest) -> Reply:
     except (LogonFailed, SmbError) as error:
         # The text contains nothing that the client sent.
         logger.info("refused a logon of SMB client %s: %s", connection.client, error)
-        await _end_failed(connection, session, began)
+        # Before anything is awaited: another logon must know of it.
+        ends_at = began + connection.count_failed_logon(session.acceptor.user)
+        await _end_failed(connection, session, ends_at)
         if isinstance(error, SmbError):
             raise
         raise SmbError(NtStatus.LOGON_FAILURE) from None
     if step.logon is None:
         return _reply(session, step.token, NtStatus.MORE_PROCESSING_REQUIRED)
     account = step.logon.user.lower()
+    connection.forget_failed_logons(account)
     properties = await connection.server.engine.read(get_service_properties, (account, "file"))
     # Not before: until then another request finds a logon that has ended, and is refused.
     session.acceptor = None
@@ -240,15 +248,14 @@ def _reply(session: Session, token: bytes, status: NtStatus = NtStatus.SUCCESS) 
     return Reply(fixed + token, status)
 
 
-async def _end_failed(connection: Connection, session: Session, began: float) -> None:
+async def _end_failed(connection: Connection, session: Session, ends_at: float) -> None:
     """Ends a session whose client does not know the password, and makes the client wait.
 
     The delay counts from the request on: how long it took to refuse it may depend on the user.
     """
     await end_session(connection, session)
     connection.failed_logons += 1
-    end = began + connection.logon_delay()
-    await asyncio.sleep(end - asyncio.get_running_loop().time())
+    await asyncio.sleep(ends_at - asyncio.get_running_loop().time())
     # Other users of the connection must not suffer from somebody who forgot the password.
     if connection.failed_logons > FAILED_LOGONS_MAX and not connection.has_authenticated_session:
         raise Disconnect("too many failed logons")

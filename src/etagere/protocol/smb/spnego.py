@@ -89,6 +89,8 @@ class Acceptor:
         ticks since 1970. Clients that get the time protect the exchange with a MIC."""
         self._ntlm = NtlmAcceptor(challenge, target_name, now)
         self._stage = _Stage.FIRST_TOKEN
+        self.user = ""
+        """Who the client claims to be; empty: it has not said so yet."""
         self._mechanisms: bytes | None = None
         """The encoded list of the client; None: it sends NTLM messages without SPNEGO."""
 
@@ -107,7 +109,8 @@ class Acceptor:
         if stage is _Stage.NEGOTIATE:
             return self._challenge(message)
         authenticate = parse_authenticate(message)
-        passwords = await passwords_of(authenticate.user.lower())
+        self.user = authenticate.user.lower()
+        passwords = await passwords_of(self.user)
         logon, authenticator = self._ntlm.check(authenticate, passwords)
         return Step(self._complete(mic, authenticator), logon)
 

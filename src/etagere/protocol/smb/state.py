@@ -94,6 +94,15 @@ class Tree:
         return self.client is not None and self.client.share.is_gone
 
 
+class OpenCount:
+    """The number of opens of all sessions of clients at one address."""
+
+    __slots__ = ("__weakref__", "value")
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
 @dataclass(slots=True, eq=False)
 class Session:
     """An authenticated session, or one that is being authenticated."""
@@ -108,6 +117,8 @@ class Session:
     trees: dict[int, Tree] = field(default_factory=dict)
     opens: dict[int, Open] = field(default_factory=dict)
     """Those of all trees, by ID."""
+    open_count: OpenCount = field(default_factory=OpenCount)
+    """Those of all sessions of its address."""
     pipes: int = 0
     """The number of those that are pipes."""
     copying: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -142,6 +153,7 @@ def remove_open(opened: Open) -> None:
     opened.tree.opens.pop(opened.id, None)
     if session.opens.pop(opened.id, None) is None:
         return
+    session.open_count.value -= 1
     if opened.pipe is not None:
         session.pipes -= 1
     if opened.watch is not None:
