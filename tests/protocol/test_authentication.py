@@ -7,16 +7,12 @@ import base64
 import re
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from azure.storage.blob import (
-    UserDelegationKey,
-    generate_account_sas,
-    generate_blob_sas,
-    generate_container_sas,
-)
+from azure.storage.blob import generate_account_sas, generate_blob_sas, generate_container_sas
 
 from etagere.auth import sas_signature
 from etagere.auth.delegation import derive
@@ -242,7 +238,7 @@ class DelegationFixture:
 
     def __init__(self, fixture: AuthenticatorFixture) -> None:
         self.fixture = fixture
-        self.key = UserDelegationKey()
+        self.key: Any = SimpleNamespace(signed_delegated_user_tid=None)
 
     async def issue(self, rights: tuple[ServiceRights, ...] = WRITES) -> None:
         ticks = int(NOW) * TICKS_PER_SECOND
