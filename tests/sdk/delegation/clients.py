@@ -26,6 +26,7 @@ from tests.server import ACCOUNT, KEY, Server
 from tests.tokens import StaticCredential, unsigned
 
 ANNE: Final = "aaaaaaaa-0000-0000-0000-000000000001"
+CONTENT: Final = b"content" * 512
 BERT: Final = "bbbbbbbb-0000-0000-0000-000000000002"
 
 _numbers = itertools.count()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import ssl
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.sdk.delegation.clients import Clients
+from tests.sdk.delegation.clients import CONTENT, Clients
 from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, served
 
 
@@ -62,16 +65,71 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("delegation")
 
 
+class OtherServer(ThreadingHTTPServer):
+    """Another server, which records the headers of requests. `/redirected` leads elsewhere."""
+
+    daemon_threads = True
+
+    def __init__(self, certificate: Path | None = None, key: Path | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.scheme = "http"
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        if certificate is not None:
+            self.scheme = "https"
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key)
+            self.socket = context.wrap_socket(self.socket, server_side=True)
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        server = self.server
+        assert isinstance(server, OtherServer)
+        server.asked.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
+        is_redirected = self.path == "/redirected"
+        self.send_response(302 if is_redirected else 200)
+        if is_redirected:
+            self.send_header("Location", "/content")
+        body = b"" if is_redirected else CONTENT
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keeps tests quiet."""
+
+
 @pytest.fixture(scope="package")
-def server(directory: Path) -> Iterator[Server]:
-    certificate, key = write_certificate(directory)
+def others(directory: Path) -> Iterator[dict[str, OtherServer]]:
+    """Other servers, by scheme."""
+    servers = {"https": OtherServer(*write_certificate(directory)), "http": OtherServer()}
+    for server in servers.values():
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    yield servers
+    for server in servers.values():
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(scope="package")
+def server(directory: Path, others: dict[str, OtherServer]) -> Iterator[Server]:
+    certificate, key = directory / "server.crt", directory / "server.key"
     flags = ["--oauth", "development", "--workers", "2"]
+    for other in others.values():
+        flags += ["--copy-source", f"127.0.0.1:{other.server_port}"]
     flags += ["--tls-cert", str(certificate), "--tls-key", str(key)]
     flags += ["--account", ":".join((SECOND_ACCOUNT, *SECOND_KEYS))]
     for role in ROLES:
         flags += ["--oauth-role", role]
-    with served(directory / "data", *flags) as started:
-        yield started
+    with pytest.MonkeyPatch.context() as environment:
+        # What the server trusts when it reads from other servers.
+        environment.setenv("SSL_CERT_FILE", str(certificate))
+        with served(directory / "data", *flags) as started:
+            yield started
 
 
 @pytest.fixture(scope="package")

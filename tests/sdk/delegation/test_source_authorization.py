@@ -8,10 +8,10 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.storage.blob import BlobBlock, BlobClient
 
-from tests.sdk.delegation.clients import BERT, Clients, user
+from tests.sdk.delegation.clients import BERT, CONTENT, Clients, user
+from tests.sdk.delegation.conftest import OtherServer
 from tests.sdk.harness import error_code, refused
 
-CONTENT = b"content" * 512
 PAGE = len(CONTENT)
 
 
@@ -111,3 +111,38 @@ def test_no_token_is_logged(clients: Clients, source: BlobClient) -> None:
     with refused(403, "CannotVerifyCopySource"):
         put_blob(clients.container().get_blob_client("blob"), source.url, f"Bearer {token}")
     assert token.partition(".")[2][:40] not in clients.server.log()
+
+
+# Other servers
+
+
+def test_a_token_is_sent_to_the_host_of_the_source_over_https(
+    clients: Clients, others: dict[str, OtherServer]
+) -> None:
+    other = others["https"]
+    blob = clients.container().get_blob_client("blob")
+    put_blob(blob, f"{other.url}/content", "Bearer for-the-source")
+    assert blob.download_blob().readall() == CONTENT
+    path, headers = other.asked.pop()
+    assert (path, headers["authorization"]) == ("/content", "Bearer for-the-source")
+    assert headers["x-ms-version"]
+    # Redirects are not followed.
+    with refused(400, "CannotVerifyCopySource"):
+        put_blob(blob, f"{other.url}/redirected", "Bearer for-the-source")
+    assert [path for path, _ in other.asked] == ["/redirected"]
+    other.asked.clear()
+    put_blob(blob, f"{other.url}/content", None)
+    assert "authorization" not in other.asked.pop()[1]
+    assert "for-the-source" not in clients.server.log()
+
+
+def test_a_token_is_not_sent_in_the_clear(clients: Clients, others: dict[str, OtherServer]) -> None:
+    other = others["http"]
+    container = clients.container()
+    for name, use in USES.items():
+        with refused(400, "InvalidHeaderValue"):
+            use(container.get_blob_client(name), f"{other.url}/content", "Bearer for-the-source")
+    assert other.asked == []
+    blob = container.get_blob_client("blob")
+    put_blob(blob, f"{other.url}/content", None)
+    assert blob.download_blob().readall() == CONTENT
