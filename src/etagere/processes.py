@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
+from etagere import service_manager
 from etagere.metrics.snapshots import Snapshot
 from etagere.telemetry.logs import name_process
 
@@ -217,15 +218,15 @@ class Supervisor:
         return self._status
 
     def _reload_all(self) -> None:
+        service_manager.notify_reloading()
         try:
-            reloads_children = self._reload()
+            if self._reload():
+                for child in self._children:
+                    if child.pid:
+                        os.kill(child.pid, RELOAD_SIGNAL)
         except Exception:
             logger.exception("could not reload")
-            return
-        for child in self._children:
-            if child.pid and reloads_children:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child.pid, RELOAD_SIGNAL)
+        service_manager.notify(service_manager.READY)
 
     def _signal_input(self, wanted: bool) -> None:
         """Makes the kernel send SIGIO, which is blocked and waited for like the other signals, when
@@ -343,6 +344,7 @@ class Supervisor:
 
     def _stop(self) -> None:
         self._stopping = True
+        service_manager.notify(service_manager.STOPPING)
         self._stop_together(self._children[1:], server=self._children[0])
         self._stop_together(self._children[:1])
 

@@ -6,17 +6,21 @@ import argparse
 import datetime
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from etagere.cli import CLEAN, CommandError
 from etagere.tls.contexts import BadCertificate
-
-if TYPE_CHECKING:
-    from etagere.tls.development import DevelopmentCertificates
-    from etagere.tls.issuing import Issued, Name
+from etagere.tls.development import DevelopmentCertificates, must_replace
+from etagere.tls.issuing import (
+    SERVER_DAYS_MAX,
+    Issued,
+    Name,
+    names_of,
+    parse_name,
+    permits,
+)
 
 _DIRECTORY_DEFAULT: Final = Path("etagere-certificates")
-_DAYS_MAX: Final = 397
 
 _TRUST: Final = (
     ("Python SDKs, Azure CLI", "export REQUESTS_CA_BUNDLE={ca}"),
@@ -104,9 +108,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--days",
         metavar="COUNT",
-        default=str(_DAYS_MAX),
-        help=f"the lifetime of the server certificate, 1 to {_DAYS_MAX} days (default: "
-        f"{_DAYS_MAX}); browsers accept no more",
+        default=str(SERVER_DAYS_MAX),
+        help=f"the lifetime of the server certificate, 1 to {SERVER_DAYS_MAX} days (default: "
+        f"{SERVER_DAYS_MAX}); browsers accept no more",
     )
     parser.add_argument(
         "--rsa",
@@ -119,9 +123,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # Not at the top: this import takes a while, and no other command needs it.
-    from etagere.tls.development import DevelopmentCertificates  # noqa: PLC0415
-
     certificates = DevelopmentCertificates(arguments.directory)
     try:
         issued = _issue(certificates, arguments)
@@ -136,9 +137,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _issue(certificates: DevelopmentCertificates, arguments: argparse.Namespace) -> Issued:
     """Issues the certificate, by a new CA if there is none or it is to be replaced."""
-    from etagere.tls.development import must_replace  # noqa: PLC0415
-    from etagere.tls.issuing import names_of, permits  # noqa: PLC0415
-
     now = datetime.datetime.now(datetime.UTC)
     names, days = _names(arguments.name), _days(arguments.days)
     authority = None if arguments.new_ca else certificates.authority()
@@ -161,8 +159,6 @@ def _issue(certificates: DevelopmentCertificates, arguments: argparse.Namespace)
 
 
 def _names(texts: list[str]) -> list[Name]:
-    from etagere.tls.issuing import parse_name  # noqa: PLC0415
-
     try:
         return [parse_name(text) for text in texts]
     except ValueError as error:
@@ -170,14 +166,12 @@ def _names(texts: list[str]) -> list[Name]:
 
 
 def _days(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _DAYS_MAX):
-        raise CommandError(f"--days: must be an integer from 1 to {_DAYS_MAX}")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= SERVER_DAYS_MAX):
+        raise CommandError(f"--days: must be an integer from 1 to {SERVER_DAYS_MAX}")
     return int(text)
 
 
 def _report(certificates: DevelopmentCertificates, issued: Issued) -> str:
-    from etagere.tls.issuing import names_of  # noqa: PLC0415
-
     files = certificates.files
     ca, server, key = (
         shlex.quote(str(path.absolute()))

@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     try:
         words = sys.argv[1:] if argv is None else argv
-        arguments, unknown = _parser(words).parse_known_args(words)
+        arguments, unknown = build_parser(words).parse_known_args(words)
         if unknown:
             arguments.parser.refuse(unknown)
         status: int = arguments.command.run(arguments)
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
 
 
-def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Returns the parser for these arguments. If they begin with a command, as they usually do,
     it has no other one: importing them all would double the time that a command takes to start."""
     names = words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from etagere import app
+from etagere import app, service_manager
 from etagere.cli import CommandError, settings_of
 from etagere.cli.connection_string import (
     DEVELOPMENT_STORAGE,
@@ -105,6 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
             endpoints = dict(one.split("=", 1) for one in listed)
             logger.info("the server is ready", extra=fields(**endpoints))
         print("READY", *listed, flush=True)
+        service_manager.notify(service_manager.READY)
 
     try:
         options = app.StartOptions(arguments.accept_clock, arguments.stop_at_eof)
