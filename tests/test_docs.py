@@ -148,9 +148,11 @@ _SOURCES = ROOT / "src/etagere"
 
 
 def _named_files(page: str) -> list[str]:
-    """Returns the names in backticks that are written like files or directories."""
+    """Returns the names in backticks that are written like files or directories. Those that begin
+    with a slash are addresses of requests."""
     names = _PATH.findall(re.sub(r"```.*?```", "", page, flags=re.DOTALL))
-    return [name for name in names if "/" in name or name.endswith(".py")]
+    files = [name for name in names if "/" in name or name.endswith(".py")]
+    return [name for name in files if not name.startswith("/")]
 
 
 def _exists(name: str, *directories: Path) -> bool:
