@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from etagere.auth.bearer import (
     CLOCK_SKEW_SECONDS,
@@ -459,3 +461,45 @@ def test_the_challenge_is_what_clients_parse() -> None:
     assert parsed.tenant_id == "tenant"
     assert parsed.resource_id == "https://storage.azure.com"
     assert json.dumps(parsed.scheme) == '"Bearer"'
+
+
+# Hostile tokens
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+HEADER = st.dictionaries(
+    st.sampled_from(["alg", "kid", "typ", "crit", "b64", "jwk", "x5c", "cty", "zip"]),
+    JSON | st.sampled_from(["RS256", "EdDSA", "none", "rsa", "ed", "JWT"]),
+)
+CLAIMS = st.dictionaries(
+    st.sampled_from(["iss", "aud", "exp", "nbf", "oid", "roles", "scp", "groups", "tid"]), JSON
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(header=HEADER | JSON, payload=CLAIMS | JSON, signature=st.binary(max_size=64))
+def test_no_token_causes_an_error(header: object, payload: object, signature: bytes) -> None:
+    token = compact(header, payload, signature)
+    assert isinstance(verified(token), TokenFault)
+    assert isinstance(parse(token), TokenFault | Claims)
+
+
+@settings(max_examples=100, deadline=None)
+@given(payload=CLAIMS | JSON)
+def test_no_signed_claims_cause_an_error(payload: object) -> None:
+    found = verified(raw_token(json.dumps(payload).encode()))
+    if isinstance(found, Claims):
+        check_time(found, NOW, 0)
+        check_audience(found, "blob", "mine", [])
+        check_plausible_audience(found, [])
+        list(found.identities())
+
+
+@settings(max_examples=100, deadline=None)
+@given(token=st.text(max_size=60) | st.text(alphabet="eyJ.-_A=", max_size=60))
+def test_no_text_causes_an_error(token: str) -> None:
+    assert isinstance(verified(token), TokenFault)
+    assert isinstance(parse(token), TokenFault | Claims)

@@ -15,7 +15,7 @@ from azure.storage.fileshare import ShareServiceClient
 from tests.certificates import Certificate, make_certificate
 from tests.sdk.harness import refused
 from tests.sdk.oauth.clients import clients, use
-from tests.server import ACCOUNT, SECOND_ACCOUNT, SECOND_KEYS, Server, served
+from tests.server import ACCOUNT, ROOT, SECOND_ACCOUNT, SECOND_KEYS, Server, served
 from tests.tokens import StaticCredential, rsa_key, signed, unsigned
 
 ROLES: Final = "readers=blob-reader,queue-reader,table-reader,file-reader"
@@ -68,6 +68,18 @@ def test_unusable_tokens(server: Server, certificate: Certificate, token: str) -
     with refused(403, "AuthenticationFailed"):
         # The SDK uses a version that has no challenge.
         client.table.create_table("refused")
+
+
+def test_the_documented_credential(server: Server, certificate: Certificate) -> None:
+    page = (ROOT / "docs/configuration.md").read_text("utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert "https://127.0.0.1:10000" in example
+    example = example.replace("https://127.0.0.1:10000", server.endpoints["blob"])
+    exec(example.replace("server.crt", str(certificate.path)), {})  # noqa: S102
+    names = [
+        each.name for each in clients(server, unsigned(), certificate.path).blob.list_containers()
+    ]
+    assert "documents" in names
 
 
 def test_roles_limit_a_token(server: Server, certificate: Certificate) -> None:
