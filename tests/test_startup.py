@@ -28,6 +28,7 @@ from tests.server import (
     eventually,
 )
 from tests.test_cli import COMMAND, as_nobody, environment, is_one_line, only_root, start
+from tests.tokens import ec_key, key_set
 
 GRACEFUL_SECONDS_MAX = 8.0
 DISK_BYTES = 64 * 1024
@@ -400,6 +401,30 @@ def test_certificates(
     pair = ("--tls-cert", certificates / certificate, "--tls-key", certificates / key)
     assert words in refused(tmp_path, *pair)
     assert not (tmp_path / "etagere-data").exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ("missing", "missing cannot be read: No such file or directory"),
+        (".", " cannot be read: Is a directory"),
+        ("one.key", "one.key is not a JSON Web Key Set"),
+    ],
+)
+def test_keys_of_token_issuers(tmp_path: Path, certificates: Path, keys: str, words: str) -> None:
+    pair = ("--tls-cert", certificates / "one.crt", "--tls-key", certificates / "one.key")
+    tokens = ("--oauth", "on", "--oauth-issuer", "someone", "--oauth-keys", certificates / keys)
+    assert words in refused(tmp_path, *pair, *tokens)
+    assert not (tmp_path / "etagere-data").exists()
+
+
+def test_accepting_tokens_without_tls_is_reported(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    keys.write_bytes(key_set(ec_key("one")))
+    tokens = ("--oauth", "on", "--oauth-issuer", "someone", "--oauth-keys", keys)
+    with serving(tmp_path, *tokens) as server:
+        (line,) = (line for line in server.log().splitlines() if "oauth = " in line)
+        assert "has no effect without TLS" in line
 
 
 # Processes
