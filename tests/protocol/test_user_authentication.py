@@ -12,7 +12,7 @@ from etagere.auth.challenges import BearerChallenge
 from etagere.auth.key_set import KeySet, parse_key_set
 from etagere.auth.principal import User
 from etagere.auth.roles import ALL_RIGHTS_EVERYWHERE
-from etagere.engine.interface import Refused
+from etagere.engine.interface import Fault, FaultReason, Refused
 from etagere.engine.memory import MemoryEngine
 from etagere.errors import Refusal
 from etagere.protocol.http.messages import Request, RequestBody
@@ -286,6 +286,26 @@ def test_expired_tokens_do_not_restore_the_rights_of_a_user(
     assert recorded == []
     assert fixture.code(signed(KEY, oid="current")) == ""
     assert recorded == ["current"]
+
+
+def test_a_token_is_not_known_until_its_rights_are_recorded(
+    keys: FakeKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = 0
+
+    async def record(_: Authenticator, user: User) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise Fault(FaultReason.UNAVAILABLE, user.object_id)
+
+    monkeypatch.setattr(Authenticator, "_record_rights", record)
+    fixture, token = Fixture(keys), signed(KEY)
+    with pytest.raises(Fault):
+        fixture.outcome(token)
+    for _ in range(2):
+        assert fixture.code(token) == ""
+    assert attempts == 2
 
 
 def test_only_unknown_keys_are_looked_for(configured: Fixture, keys: FakeKeys) -> None:

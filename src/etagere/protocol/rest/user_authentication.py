@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from etagere.auth import bearer
 from etagere.auth.challenges import TokenFault, check_version, refuse_bearer
+from etagere.auth.key_set import KeySet
 from etagere.auth.known_users import KnownUser, KnownUsers, UserKey, digest
 from etagere.auth.permissions import FILE_REQUEST_INTENT
 from etagere.auth.principal import User
@@ -87,7 +88,8 @@ class UserAuthenticator:
     ) -> User:
         """Returns the user whose token a request carries; raises `Refused`. Users have no rights in
         an account that does not exist, as in one to which they have no access. `on_verified` is
-        called with the user of a token that was not known yet."""
+        called with the user of a token that was not known yet; if it fails, the token stays
+        unknown."""
         request = exchange.request
         abort_if(check_version(request.service, exchange.challenge_version))
         abort_if(self._check_origin(request, host))
@@ -96,8 +98,9 @@ class UserAuthenticator:
         key = digest(token), request.service, request.account, intends_backup
         known = self._known.find(key, self._keys.current() if self._keys is not None else None)
         if known is None:
-            known = await self._verified(exchange, token, key)
+            known, keys = await self._verified(exchange, token, key)
             await on_verified(known.user)
+            self._known.add(key, keys, known)
         fault = self._check_time(known.times)
         if fault is not None:
             raise self._unusable(exchange, fault)
@@ -112,7 +115,10 @@ class UserAuthenticator:
             return failed("Bearer tokens are accepted over https only.")
         return None
 
-    async def _verified(self, exchange: Exchange, token: str, key: UserKey) -> KnownUser:
+    async def _verified(
+        self, exchange: Exchange, token: str, key: UserKey
+    ) -> tuple[KnownUser, KeySet | None]:
+        """Returns the user of a new token, and the keys that verified it."""
         request = exchange.request
         keys = None
         if self._keys is None:
@@ -129,9 +135,7 @@ class UserAuthenticator:
         if fault is not None:
             raise self._unusable(exchange, fault)
         times = bearer.Claims(exp=claims.exp, nbf=claims.nbf)
-        known = KnownUser(times, self._user(claims, request.account, intends_backup=key[-1]))
-        self._known.add(key, keys, known)
-        return known
+        return KnownUser(times, self._user(claims, request.account, intends_backup=key[-1])), keys
 
     def _check_time(self, claims: bearer.Claims) -> TokenFault | None:
         return bearer.check_time(claims, time.time(), self._skew_seconds)
