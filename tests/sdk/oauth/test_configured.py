@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import pytest
 from azure.core.credentials import AccessToken
+from azure.data.tables import TableServiceClient
 
 from tests.certificates import Certificate, make_certificate
 from tests.sdk.harness import refused
 from tests.sdk.oauth.clients import Clients, Directory, clients, directory, use
-from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, served
+from tests.server import ACCOUNT, SECOND_ACCOUNT, SECOND_KEYS, Server, served
 from tests.tokens import ISSUER, claims, compact, ec_key, key_set, rsa_key, signed, unsigned
 
 KEY, NEXT_KEY = rsa_key("first"), ec_key("second")
@@ -134,6 +135,20 @@ def test_clients_follow_the_challenge(server: Server, certificate: Certificate) 
         client = getattr(clients(server, credential, certificate.path), service)
         client.get_service_properties()
         assert credential.tenants == [None, "tenant"]
+
+
+def test_clients_of_tables_follow_the_challenge(server: Server, certificate: Certificate) -> None:
+    """The version that the SDK uses by default has no challenge."""
+    credential = TenantCredential()
+    client = TableServiceClient(
+        f"{server.endpoints['table']}/{ACCOUNT}",
+        credential=credential,
+        api_version="2020-12-06",
+        connection_verify=str(certificate.path),
+        retry_total=0,
+    )
+    assert not [*client.list_tables()]
+    assert credential.tenants == [None, "tenant"]
 
 
 def test_keys_are_rotated(tmp_path: Path, certificate: Certificate) -> None:

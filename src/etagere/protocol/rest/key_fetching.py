@@ -6,7 +6,7 @@ only if keys have to be fetched, because the HTTP client takes a while to load.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Final
 
 import aiohttp
@@ -23,7 +23,7 @@ _HEADERS: Final = {
 }
 
 
-def fetcher(url: str) -> Callable[[], Awaitable[bytes]]:
+def fetcher(url: str) -> Callable[[], Coroutine[None, None, bytes]]:
     """Returns a function that fetches a key set."""
     address = URL(url)
     timeout = aiohttp.ClientTimeout(total=_SECONDS_MAX)
