@@ -18,6 +18,8 @@ from tests.sdk.table.clients import table_service
 from tests.server import ROOT, SERVICES, development_port, served
 
 DIRECTORY = ROOT / "examples"
+FLAGS = {"blob_user_delegation_sas.py": ("--oauth", "development", "--tls", "self-signed")}
+"""Flags of the servers that examples need."""
 NAMES = sorted(path.name for path in DIRECTORY.glob("*.py"))
 
 # Patterns of the printed lines, for the examples that print in a fixed order.
@@ -70,6 +72,10 @@ EXPECTED_LINES = {
         r"4 writers signed 20 times\.",
         r"The book has 20 entries, 20 of them distinct\.",
         r"Conflicts that were retried: \d+\.",
+    ],
+    "blob_user_delegation_sas.py": [
+        r"Bob reads: The figures of May",
+        r"Bob cannot write: This request is not authorized to perform this operation using this .*",
     ],
     "file_last_writer.py": [
         r"One seat, two guests: Bob     \.{24}",
@@ -192,8 +198,10 @@ def require_output(name: str, output: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_example(tmp_path: Path, name: str) -> None:
-    with served(tmp_path / "data") as server:
+def test_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    if "--tls" in FLAGS.get(name, ()):
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "data" / "tls" / "ca.pem"))
+    with served(tmp_path / "data", *FLAGS.get(name, ())) as server:
         connection = server.connection_string(*SERVICES)
         smb_port = server.endpoints["smb"].rpartition(":")[2]
         output = run_example(

@@ -342,7 +342,19 @@ def test_tokens_with_required_headers_are_verified_each_time(
 
 
 @pytest.mark.parametrize(
-    "change", ["&suoid=someone", "&sks=q", "&skoid=%FF", "&skoid=", "&sktid=x", "&sduoid=someone"]
+    "change",
+    [
+        "&suoid=someone",
+        "&sks=q",
+        "&skoid=%FF",
+        "&skoid=",
+        "&sktid=x",
+        "&skv=",
+        "&skv=2026-10-07",
+        "&skv=newest",
+        "&skdutid=" + "t" * 200,
+        "&sduoid=someone",
+    ],
 )
 def test_changed_delegated_tokens(fixture: AuthenticatorFixture, change: str) -> None:
     async def scenario() -> None:

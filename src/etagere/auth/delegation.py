@@ -16,11 +16,13 @@ from etagere.auth.principal import TokenHolder, User
 from etagere.auth.request import octets
 from etagere.auth.roles import NO_RIGHT, Right, Rights
 from etagere.auth.sas import SERVICE_LETTERS, DelegationKey, Sas, iso_time
+from etagere.auth.sas_parsing import VERSION
 from etagere.auth.shared_key import AccountKey, failed
 from etagere.clock import TICKS_PER_SECOND
 from etagere.errors import Refusal
 from etagere.model.delegation import ServiceRights
 from etagere.rules.dates import format_second
+from etagere.rules.delegation import check_user_ids
 
 _LABEL: Final = "user delegation key"
 
@@ -62,10 +64,16 @@ def signing_key(secret: bytes, key: DelegationKey) -> AccountKey:
 def check_key(sas: Sas) -> Refusal | None:
     """Refuses a token whose key is for another service, or that requires a check of access control
     lists, which blobs of a flat namespace do not have."""
-    if sas.key is None:
+    key = sas.key
+    if key is None:
         return None
-    if sas.key.service != SERVICE_LETTERS[sas.service]:
+    if key.service != SERVICE_LETTERS[sas.service]:
         return failed("The parameter sks names another service.")
+    # Keys are cached, so their fields must not be longer than those of a key that was issued.
+    if not VERSION.fullmatch(key.version) or (
+        key.delegated_tenant_id and check_user_ids(key.delegated_tenant_id) is not None
+    ):
+        return failed("The parameters skv and skdutid are not of a user delegation key.")
     if "suoid" in sas.values:
         return failed("The parameter suoid needs a hierarchical namespace.")
     return None

@@ -34,7 +34,7 @@ from etagere.auth.sas_signature import (
 from etagere.auth.shared_key import failed
 from etagere.errors import Refusal
 
-_VERSION: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+VERSION: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EXTRAS: Final = BOUNDS | frozenset(ANSWERS)
 _PARAMETERS: Final = _EXTRAS | frozenset(
     {"sv", "sp", "st", "se", "si", "sr", "sig", "ss", "srt", "tn", "sdd"}
@@ -84,7 +84,7 @@ def _names(kind: TokenKind, service: str, given: Mapping[str, str]) -> Lines | R
     """Returns the lines that the token's version signs. Refuses a token with limits that are not
     signed."""
     version = given.get("sv", "")
-    names = signed_names(kind, service, version) if _VERSION.fullmatch(version) else None
+    names = signed_names(kind, service, version) if VERSION.fullmatch(version) else None
     if names is None:
         return failed("The parameter sv is missing or names a version without such a token.")
     for name in BOUNDS & given.keys():

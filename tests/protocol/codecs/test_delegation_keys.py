@@ -33,6 +33,8 @@ def key_info(content: str) -> bytes:
         ("<Expiry>2030-02-30</Expiry>", "InvalidXmlNodeValue"),
         (f"<Start>now</Start>{EXPIRY}", "InvalidXmlNodeValue"),
         (f"{EXPIRY}<DelegatedUserTid>a&#10;b</DelegatedUserTid>", "InvalidXmlNodeValue"),
+        (f"{EXPIRY}<DelegatedUserTid>{'t' * 129}</DelegatedUserTid>", "InvalidXmlNodeValue"),
+        (f"{EXPIRY}<DelegatedUserTid />", KeyInfo(None, AT, "")),
         (f"{EXPIRY}{EXPIRY}", "InvalidXmlDocument"),
         (f"{EXPIRY}<Other />", "UnsupportedXmlNode"),
         (f"{EXPIRY}<Start><x /></Start>", "InvalidXmlDocument"),

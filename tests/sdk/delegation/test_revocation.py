@@ -15,7 +15,7 @@ from tests.sdk.harness import HOUR, now, refused
 from tests.server import ACCOUNT, SECOND_ACCOUNT
 from tests.test_cli import start
 
-READERS = 6
+READERS = 4
 
 
 class Reader(threading.Thread):
@@ -61,7 +61,7 @@ def test_revocation_under_load(clients: Clients) -> None:
     assert not any(reader.refused.is_set() for reader in readers)
     revoke(clients, ACCOUNT)
     # A request that begins now is refused, whichever front end gets it and whatever it has cached.
-    for _ in range(12):
+    for _ in range(8):
         with (
             pytest.raises(ClientAuthenticationError),
             ContainerClient.from_container_url(url, **clients.options) as client,

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from etagere.auth.sas import DelegationKey, iso_time
 from etagere.errors import Refusal
 from etagere.protocol.codecs import xml
+from etagere.rules.delegation import check_user_ids
 
 BYTES_MAX: Final = 16 << 10
 _LIMITS: Final = xml.Limits(bytes_max=BYTES_MAX, elements_max=16, depth_max=3)
@@ -54,7 +55,7 @@ def _time(element: xml.Element) -> int:
 
 def _id(element: xml.Element) -> str:
     written = xml.value(element)
-    if not written.isprintable():
+    if written and check_user_ids(written) is not None:
         raise xml.bad_value(element)
     return written
 
