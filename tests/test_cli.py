@@ -49,6 +49,8 @@ HELPS = (
     ("account",),
     *(("account", verb) for verb in ("add", "list", "rotate", "remove")),
     ("certificate",),
+    ("backup",),
+    ("restore",),
     ("check",),
     ("connection-string",),
     ("version",),

@@ -39,6 +39,14 @@ def open_private(path: Path, flags: int = os.O_RDWR) -> int:
     return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
+def give_to_owner(descriptor: int, directory: Path) -> None:
+    """Gives a file that root has created in a directory to the owner of the directory, who runs the
+    server and must be able to open it."""
+    if os.geteuid() == 0:
+        owner = directory.stat()
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+
+
 def make_private(path: Path) -> None:
     """Restricts a file, or a directory with its files, to its owner. Missing files are ignored;
     those that belong to another user are logged and left as they are."""

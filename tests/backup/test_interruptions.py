@@ -58,9 +58,17 @@ def _interrupted_backup(stores: _Stores, backup: Path, nth: int, strike: str) ->
         return repository.point_names()
 
 
-@pytest.mark.parametrize("strike", ["ENOSPC", "killed"])
+@pytest.mark.parametrize(
+    ("strike", "step"),
+    [
+        ("ENOSPC", 2),
+        ("killed", 3),
+        pytest.param("EIO", 1, marks=pytest.mark.long),
+        pytest.param("killed", 1, marks=pytest.mark.long),
+    ],
+)
 def test_an_interrupted_backup_leaves_earlier_points_usable(
-    stores: _Stores, tmp_path: Path, strike: str
+    stores: _Stores, tmp_path: Path, strike: str, step: int
 ) -> None:
     counting = FaultyFiles()
     complete = shutil.copytree(stores.backup, tmp_path / "complete")
@@ -70,7 +78,7 @@ def test_an_interrupted_backup_leaves_earlier_points_usable(
     added = 0
     # Each fault meets what the one before has left. The data directory is not changed meanwhile.
     backup = shutil.copytree(stores.backup, tmp_path / "backup")
-    for nth in range(1, calls + 1):
+    for nth in range(1, calls + 1, step):
         names = _interrupted_backup(stores, backup, nth, strike)
         assert stores.point.name in names
         found = verified(backup)
@@ -80,7 +88,7 @@ def test_an_interrupted_backup_leaves_earlier_points_usable(
             added += 1
             shutil.rmtree(backup)
             shutil.copytree(stores.backup, backup)
-    assert 0 < added < calls / 2
+    assert 0 < added < calls / step / 2
     _interrupted_backup(stores, backup, calls // 2, strike)
     point = back_up(stores.second, backup)
     assert not list((backup / "temporary").iterdir())
@@ -132,9 +140,17 @@ def test_a_point_exists_only_when_all_of_it_is_durable(stores: _Stores, tmp_path
 
 
 @pytest.mark.parametrize("replaces", [False, True], ids=["new", "replace"])
-@pytest.mark.parametrize("strike", ["EIO", "killed"])
+@pytest.mark.parametrize(
+    ("strike", "step"),
+    [
+        ("EIO", 3),
+        ("killed", 2),
+        pytest.param("EIO", 1, marks=pytest.mark.long),
+        pytest.param("killed", 1, marks=pytest.mark.long),
+    ],
+)
 def test_an_interrupted_restoration_is_no_store(
-    stores: _Stores, tmp_path: Path, strike: str, replaces: bool
+    stores: _Stores, tmp_path: Path, strike: str, step: int, replaces: bool
 ) -> None:
     def run(files: Files) -> None:
         with locked_for_reading(stores.backup) as repository:
@@ -146,8 +162,9 @@ def test_an_interrupted_restoration_is_no_store(
     restored(stores.backup, stores.point.name, tmp_path / "restored", files=counting)
     calls = len(counting.calls) + (8 if replaces else 0)
     complete = old = 0
-    steps = {*range(1, 12), *range(calls - 14, calls + 1), calls // 2}
-    for nth in sorted(steps):
+    # Between the first and the last calls are the writes.
+    steps = [*range(1, 12), calls // 2, *range(calls - 14, calls + 1)]
+    for nth in range(1, calls + 1) if step == 1 else steps[::step]:
         shutil.rmtree(target, ignore_errors=True)
         if replaces:
             shutil.copytree(stores.second, target)

@@ -53,15 +53,18 @@ def test_a_backup_under_load_is_a_state_of_all_services(tmp_path: Path) -> None:
     listed = json.loads(etagere("backup", backup, "--list", "--json"))
     assert [point["name"] for point in listed["points"]] == [name for name, _ in taken]
     etagere_here("backup", backup, "--verify")
-    for name, spans in taken:
-        target = tmp_path / name
-        etagere("restore", backup, "--data", target, "--point", name)
-        _check_restored(target, spans)
+    name, spans = taken[0]  # not the last one
+    etagere("restore", backup, "--data", tmp_path / "restored", "--point", name)
+    _check_restored(tmp_path / "restored", spans)
 
 
-def test_writes_of_smb_clients_are_stored_first(tmp_path: Path) -> None:
-    data, backup = tmp_path / "data", tmp_path / "backup"
+def test_a_restored_server_goes_on(tmp_path: Path) -> None:
+    """Its ETags are new, also if the store was changed after the backup. It has what SMB clients
+    had written before, even if it was not flushed."""
+    data, backup, target = tmp_path / "data", tmp_path / "backup", tmp_path / "restored"
     with served(data) as server:
+        container = blob_service(server).create_container("container")
+        before = container.upload_blob("blob", b"before").get_blob_properties().etag
         share = file_service(server).create_share("share")
         with smb_client(server, share.share_name) as client:
             opened = client.open("f", disposition=CREATE)
@@ -69,22 +72,11 @@ def test_writes_of_smb_clients_are_stored_first(tmp_path: Path) -> None:
             back_up(backup, data)
             opened.write(b"later", 0)
             opened.close()
-    etagere("restore", backup, "--data", tmp_path / "restored")
-    with served(tmp_path / "restored") as server:
+        lost = container.upload_blob("blob", b"lost", overwrite=True).get_blob_properties().etag
+    etagere_here("restore", backup, "--data", target)
+    with served(target) as server:
         file = file_service(server).get_share_client("share").get_file_client("f")
         assert file.download_file().readall() == b"gathered" * 100
-
-
-def test_a_restored_server_goes_on(tmp_path: Path) -> None:
-    """Its ETags are new, also if the store was changed after the backup."""
-    data, backup, target = tmp_path / "data", tmp_path / "backup", tmp_path / "restored"
-    with served(data) as server:
-        container = blob_service(server).create_container("container")
-        before = container.upload_blob("blob", b"before").get_blob_properties().etag
-        back_up(backup, data)
-        lost = container.upload_blob("blob", b"lost", overwrite=True).get_blob_properties().etag
-    etagere("restore", backup, "--data", target)
-    with served(target) as server:
         blob = blob_service(server).get_blob_client("container", "blob")
         assert blob.get_blob_properties().etag == before
         assert blob.download_blob().readall() == b"before"

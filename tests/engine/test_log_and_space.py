@@ -17,7 +17,7 @@ import pytest
 from etagere.bodies.audit.walk import check
 from etagere.clock import SystemClock
 from etagere.config import KIB, MIB, Config
-from etagere.engine import checkpoints, ledger
+from etagere.engine import checkpoints, copy_lock, ledger
 from etagere.engine.groups import Writer
 from etagere.engine.interface import ReadClass, ReadTxn
 from etagere.engine.sqlite import SqliteEngine, _WriterConnection
@@ -103,6 +103,20 @@ def test_the_log_shrinks_when_a_reader_that_held_it_ends(tmp_path: Path) -> None
             slowest, longest = await _put_for(engine, 160 * MIB, harness.directory)
         assert longest > LOG_BYTES_MAX, "there is nothing to be seen"
         assert slowest <= PUT_SECONDS_MAX
+        await _eventually_at_most(harness, LOG_BYTES_AFTER_MAX)
+
+    _with_engine(tmp_path, main)
+
+
+def test_the_writer_does_not_wait_for_a_copy_of_the_ledger(tmp_path: Path) -> None:
+    """The log grows meanwhile, to the limit for copies. Then the writer waits as for any reader."""
+
+    async def main(harness: SqliteHarness) -> None:
+        engine = await harness.open()
+        with copy_lock.copying(harness.directory), _foreign_reader(harness.directory):
+            slowest, longest = await _put_for(engine, 160 * MIB, harness.directory)
+        assert longest > LOG_BYTES_MAX, "there is nothing to be seen"
+        assert slowest <= CONFIG.log_restart_seconds_max / 2
         await _eventually_at_most(harness, LOG_BYTES_AFTER_MAX)
 
     _with_engine(tmp_path, main)

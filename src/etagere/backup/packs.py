@@ -1,4 +1,4 @@
-"""Packs: immutable files of blocks, each with its position in what was copied and its SHA-256.
+"""Packs: immutable files of blocks, each with its position in what was copied and its checksums.
 
     magic | blocks | index | footer
 
@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from awscrt.checksums import crc64nvme
 
 from etagere.backup.files import Files
 from etagere.config import MIB
 
 _MAGIC = b"ETPACK01"
-_RECORD = struct.Struct(">QQQ32s")
+_RECORD = struct.Struct(">QQQQ32s")
 _FOOTER = struct.Struct(">Q32s8s")
 _SYNC_BYTES = 16 * MIB
 """What is written between syncs: a sync of more would delay those of a server on the same disk."""
@@ -42,6 +43,8 @@ class Block(NamedTuple):
     offset: int
     """Where it begins in the pack."""
     length: int
+    crc: int
+    """The CRC64 by which extents are compared with those of a store."""
     sha256: bytes
 
 
@@ -88,6 +91,8 @@ class PackWriter:
         self._synced = 0
         self._position = 0
         self._begin = 0
+        self.crc = 0
+        """The CRC64 of the current block so far."""
         self._sha256 = hashlib.sha256()
         self._append(_MAGIC)
 
@@ -101,16 +106,19 @@ class PackWriter:
         return len(self._records) // _RECORD.size
 
     def begin_block(self, position: int) -> None:
-        self._position, self._begin, self._sha256 = position, self._end, hashlib.sha256()
+        self._position, self._begin = position, self._end
+        self.crc, self._sha256 = 0, hashlib.sha256()
 
     def write(self, data: bytes | memoryview) -> None:
         """Writes a part of the current block."""
+        self.crc = crc64nvme(data, self.crc)
         self._sha256.update(data)
         self._append(data)
 
     def end_block(self) -> None:
         length = self._end - self._begin
-        self._records += _RECORD.pack(self._position, self._begin, length, self._sha256.digest())
+        checksums = self.crc, self._sha256.digest()
+        self._records += _RECORD.pack(self._position, self._begin, length, *checksums)
 
     def discard_block(self) -> None:
         """Forgets the current block; the next one is written in its place."""

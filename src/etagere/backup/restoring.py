@@ -15,7 +15,7 @@ from etagere.backup.ledgers import write_ledger
 from etagere.backup.packs import Damaged, PackReader
 from etagere.backup.points import Point
 from etagere.backup.repository import CannotBackUp, Repository
-from etagere.backup.segments import SegmentExtents, read_extents
+from etagere.backup.segments import SegmentExtents, find_extent, read_extents
 from etagere.bodies.contents import COUNTED_DEAD, EXTENTS, SEGMENTS, UNCOUNTED_DEAD
 from etagere.bodies.files import DIRECTORY_NAME, segment_path
 from etagere.engine import ledger, reserve
@@ -153,8 +153,8 @@ class _SegmentWriter:
         self, descriptor: int, packs: list[PackReader], number: int, offset: int, extent: Extent
     ) -> None:
         for pack in packs:
-            block = pack.index.find(offset)
-            if block is not None and block.length == extent.length:
+            block = find_extent(pack.index, offset, extent)
+            if block is not None:
                 at = offset
                 for part in pack.parts(block):
                     self._files.write(descriptor, part, at)

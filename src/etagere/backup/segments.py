@@ -14,10 +14,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from awscrt.checksums import crc64nvme
-
 from etagere.backup.ledgers import PACKS_MAX
-from etagere.backup.packs import Damaged, PackIndex, PackReader, PackUse, PackWriter
+from etagere.backup.packs import Block, Damaged, PackIndex, PackReader, PackUse, PackWriter
 from etagere.backup.points import LostExtent, SegmentUse
 from etagere.backup.repository import Repository, segment_identity
 from etagere.bodies.contents import EXTENTS, SEGMENTS
@@ -82,13 +80,21 @@ def compare(repository: Repository, segment: SegmentExtents, names: list[str]) -
     used: Counter[int] = Counter()
     for offset, extent in segment.extents:
         for number, index in enumerate(indexes):
-            block = index.find(offset)
-            if block is not None and block.length == extent.length:
+            if find_extent(index, offset, extent) is not None:
                 used[number] += 1
                 break
         else:
             missing.append((offset, extent))
     return Copied([indexes[number].use for number in sorted(used)], missing)
+
+
+def find_extent(index: PackIndex, offset: int, extent: Extent) -> Block | None:
+    """Returns the block of an extent. Its checksum is compared too: a machine that was set back to
+    an earlier state writes other bytes to the same segment."""
+    block = index.find(offset)
+    if block is None or block.length != extent.length or extent.crc not in (None, block.crc):
+        return None
+    return block
 
 
 class SegmentCopier:
@@ -153,13 +159,12 @@ class SegmentCopier:
 def _copy_extent(source: int | None, offset: int, extent: Extent, writer: PackWriter) -> None:
     if source is None:
         raise _Unreadable("the segment is missing")
-    at, end, crc = offset, offset + extent.length, 0
+    at, end = offset, offset + extent.length
     while at < end:
         data = _read(source, min(_READ_BYTES, end - at), at)
-        crc = crc64nvme(data, crc)
         writer.write(data)
         at += len(data)
-    if extent.crc is not None and crc != extent.crc:
+    if extent.crc not in (None, writer.crc):
         raise _Unreadable("the bytes do not match their checksum")
 
 

@@ -106,7 +106,8 @@ class _Taking:
         try:
             # Like every reader, a backup pins before its snapshot.
             with coordinator.pin() as pin:
-                self._require_space()
+                database = ledger.database_path(self._directory)
+                self._require_space(database.stat().st_size)
                 copy_ledger(self._directory, copy, Config(), self._progress)
                 with LedgerFile(copy) as file:
                     schema = file.schema
@@ -145,7 +146,7 @@ class _Taking:
         done, total = 0, sum(missing.values())
         count = length = 0
         for segment in read_extents(file):
-            self._require_space()
+            self._require_space(missing.get(segment.number, 0))
             copied = compare(repository, segment, names.get(segment.identity, []))
             uses.append(copier.copy(segment, copied, existing.get(segment.identity, [])))
             pin.release(segment.number)
@@ -156,14 +157,14 @@ class _Taking:
         return _Extents(tuple(uses), count, length)
 
     def _add_ledger(self, copy: Path, name: str, last: Point | None) -> tuple[LedgerUse, int]:
-        self._require_space()
+        self._require_space(0)
         return add_ledger(self._repository, copy, name, last, self._progress)
 
-    def _require_space(self) -> None:
-        """Raises `OSError` if the disk is nearly full and a server needs it."""
+    def _require_space(self, needed: int) -> None:
+        """Raises `OSError` if this many bytes would fill the disk that a server needs."""
         room = os.statvfs(self._repository.directory)
-        if self._is_same_disk and room.f_bavail * room.f_frsize < FREE_BYTES_MIN:
-            text = f"less than {FREE_BYTES_MIN // MIB} MiB are free, which the server may need"
+        if self._is_same_disk and room.f_bavail * room.f_frsize - needed < FREE_BYTES_MIN:
+            text = f"less than {FREE_BYTES_MIN // MIB} MiB would be free, which the server may need"
             raise OSError(errno.ENOSPC, text)
 
 

@@ -50,6 +50,7 @@ class LocalCoordinator:
             self._descriptor = os.open(
                 self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
             )
+            directories.give_to_owner(self._descriptor, folder)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             # A collector may have taken the file for a dead process's before it was locked.
             if self._path.exists():

@@ -21,6 +21,7 @@ def copying(directory: Path) -> Iterator[None]:
     """Tells the writer that a reader holds a snapshot until it has copied the ledger."""
     descriptor = directories.open_private(directory / LOCK_NAME)
     try:
+        directories.give_to_owner(descriptor, directory)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
     finally:

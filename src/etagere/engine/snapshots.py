@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -142,7 +143,10 @@ def copy_ledger(directory: Path, target: Path, config: Config, progress: Progres
     log_bytes_max = path.stat().st_size + _LOG_BYTES_MAX
     os.close(directories.open_private(target))
     with contextlib.ExitStack() as stack:
-        connection = ledger.open_for_reading(directory, config)
+        # Every page is read once.
+        connection = ledger.open_for_reading(
+            directory, replace(config, page_cache_bytes=config.stepping_cache_bytes)
+        )
         stack.callback(connection.close, True)
         copy = apsw.Connection(str(target))
         stack.callback(copy.close, True)
