@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import logging
@@ -35,7 +34,7 @@ from etagere.backup import restoring
 from etagere.bodies import collector
 from etagere.bodies import files as body_files
 from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
-from etagere.config import MIB, Config
+from etagere.config import Config
 from etagere.coordination import local as coordination
 from etagere.engine import copy_lock, groups, ledger, reserve, timeline
 from etagere.engine.timeline import Timeline
@@ -43,6 +42,7 @@ from etagere.engine.writer import SOCKET_NAME, listen, writer_main
 from etagere.front import blob_queue_table
 from etagere.front import file as file_front
 from etagere.front.process import Assemble, FrontEnd, ReadyBarrier
+from etagere.front.sizing import config_of_front_end, workers_for_cores
 from etagere.gc_tuning import freeze_before_fork
 from etagere.jobs import health, purging
 from etagere.jobs.health import (
@@ -54,7 +54,7 @@ from etagere.jobs.health import (
 from etagere.opens import remote as opens_socket
 from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
 from etagere.protocol.http.sharing import FrontEndTable
-from etagere.settings import DEFAULT_WORKERS_MAX, Settings
+from etagere.settings import Settings
 from etagere.tls import DIRECTORY_NAME as TLS_DIRECTORY_NAME
 from etagere.tls.contexts import BadCertificate, ServerTls
 from etagere.tls.reloading import reload_in_supervisor
@@ -87,9 +87,6 @@ _OWN_NAMES = (
     TLS_DIRECTORY_NAME,
 )
 """The files and directories in a data directory."""
-_PAGE_CACHE_BYTES_MIN = 16 * MIB
-_MEMORY_BUDGET_BYTES_MIN = 96 * MIB
-_CGROUP_MEMORY_MAX = Path("/sys/fs/cgroup/memory.max")
 
 Announce = Callable[[Mapping[str, int], Path | None], None]
 """Called once, when all front ends answer requests, with the ports by the names of the services,
@@ -293,13 +290,12 @@ def _serve_in(
         _warn_if_accessible_to_others(directory)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         authority = None if tls is None else tls.authority
-        workers = settings.workers or _workers_for_cores()
+        workers = settings.workers or workers_for_cores()
         front_ends = workers + 1  # one for files
         announced = ports if admin is None else {**ports, "admin": admin.getsockname()[1]}
         processes = front_ends if admin is None else front_ends + 1
         announce_all = ReadyBarrier(processes, lambda: announce(announced, authority))
-        front_config = _for_descriptors(descriptors_max, _for_one_of(front_ends, config))
-        front_config = _for_memory(_memory_bytes(), front_config)
+        front_config = config_of_front_end(config, front_ends, descriptors_max)
         front_end_table = FrontEndTable(front_ends, len(sockets))
 
         def front_end(assemble: Assemble, services: Sequence[str], numbers: range) -> FrontEnd:
@@ -358,43 +354,6 @@ def _supervise(
     finally:
         if status_socket is not None:
             status_socket.close()
-
-
-def _workers_for_cores() -> int:
-    """Returns the default number of front ends. More would only wait for the one writer."""
-    return min(len(os.sched_getaffinity(0)), DEFAULT_WORKERS_MAX)
-
-
-def _for_one_of(workers: int, config: Config) -> Config:
-    """Divides the page cache between the front ends; the kernel caches the pages that one lacks."""
-    cache_bytes = max(_PAGE_CACHE_BYTES_MIN, config.page_cache_bytes // workers)
-    return replace(config, page_cache_bytes=cache_bytes)
-
-
-def _for_descriptors(descriptors_max: int, config: Config) -> Config:
-    """Divides the descriptors of a front end: half for connections, a quarter for open segments,
-    and the rest for the ledger, for new segments, for uploads and downloads, which duplicate those
-    of their connections, and for the sources of copies."""
-    return replace(
-        config,
-        connections_max=min(config.connections_max, descriptors_max // 2),
-        segment_files_max=min(config.segment_files_max, descriptors_max // 4),
-    )
-
-
-def _for_memory(memory_bytes: int, config: Config) -> Config:
-    """Limits bodies in flight to an eighth of a small machine's memory, but not below what the
-    longest document needs."""
-    budget_bytes = min(config.memory_budget_bytes, memory_bytes // 8)
-    return replace(config, memory_budget_bytes=max(_MEMORY_BUDGET_BYTES_MIN, budget_bytes))
-
-
-def _memory_bytes() -> int:
-    """Returns the memory of the machine, or the limit of the container."""
-    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with contextlib.suppress(OSError, ValueError):  # no such file, or no limit
-        memory_bytes = min(memory_bytes, int(_CGROUP_MEMORY_MAX.read_text("ascii")))
-    return memory_bytes
 
 
 def _admin_access(settings: Settings) -> AdminAccess | None:

@@ -157,8 +157,10 @@ def test_killed_processes(tmp_path: Path) -> None:
                 for process in ("writer", "file-front-end", "supervisor"):
                     known = before.total(name, process=process)
                     assert after.total(name, process=process) >= known, name
-        os.kill(server.pid_of("admin"), signal.SIGKILL)
-        # The supervisor keeps the port open meanwhile.
+        pid = server.pid_of("admin")
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: server.pid_of("admin") != pid, "another admin process")
+        # The supervisor keeps the port open, so that connections wait.
         assert get(server, "/healthz").status == 200
         assert scrape(server).total("etagere_process_restarts_total", process="admin") == 1
         assert server.stop() == 0

@@ -205,7 +205,7 @@ class Writer:
         self._checkpoints = Checkpointer(directory, config)
         self._vacuum = Vacuum(config)
         self._log_in_doubt = False
-        self.counters = WriterCounters()
+        self.counters = WriterCounters(Outcome)
         self._open()
         self._begin_timeline()
         self._checkpoints.start_over()

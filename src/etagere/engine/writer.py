@@ -126,6 +126,8 @@ class WriterService:
         """`health`: None if it does not answer health queries."""
         self._writer = writer
         self._counters = writer.counters
+        self._oldest = 0.0
+        """When the oldest request of the current group arrived."""
         self._listener = listener
         self._lifeline = lifeline
         self._config = config
@@ -257,6 +259,10 @@ class WriterService:
         """Takes the requests of one commit, one of each front end in turn."""
         group: list[tuple[_Peer, wire.Request]] = []
         peers = self._in_turn()
+        if peers:
+            self._oldest = min([peer.waiting_since for peer in peers])
+            for peer in peers:
+                peer.waiting_since = peer.received_at
         while peers and len(group) < self._config.group_operations_max:
             group += [(peer, peer.requests.popleft()) for peer in peers]
             peers = [peer for peer in peers if peer.requests]
@@ -272,17 +278,17 @@ class WriterService:
         return waiting
 
     def _run_group(self, group: list[tuple[_Peer, wire.Request]]) -> None:
-        oldest = min(peer.waiting_since for peer, _ in group)
-        self._counters.queue_seconds.observe(time.monotonic() - oldest)
-        for peer, _ in group:
-            peer.waiting_since = peer.received_at
+        counters = self._counters
+        counters.queue_seconds.observe(time.monotonic() - self._oldest)
         answers = self._writer.run_group([request for _, request in group])
-        self._counters.count_group(answer.outcome for answer in answers)
+        counters.group_operations.observe(len(answers))
+        outcomes = counters.outcomes
         outgoing: dict[_Peer, list[bytes]] = {}
         for peer, request in reversed(group[len(answers) :]):
             peer.requests.appendleft(request)
         self._served_last = group[len(answers) - 1][0]
         for (peer, request), answer in zip(group, answers, strict=False):
+            outcomes[answer.outcome] += 1
             frame = wire.encode_answer(request.id, answer.outcome, answer.payload)
             outgoing.setdefault(peer, []).append(frame)
         for peer, frames in outgoing.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_left
-from collections.abc import Iterable
 from typing import Final
 
 from etagere.metrics.snapshots import Snapshot
@@ -68,7 +67,10 @@ class ServiceCounters:
             counters = self._operations[operation] = OperationCounters()
         statuses = counters.statuses
         statuses[status] = statuses.get(status, 0) + 1
-        counters.seconds.observe(seconds)
+        # As `observe`, without the call.
+        histogram = counters.seconds
+        histogram.counts[bisect_left(REQUEST_SECONDS, seconds)] += 1
+        histogram.total += seconds
 
     def count_refusal(self, code: str) -> None:
         self._refusals[code] = self._refusals.get(code, 0) + 1
@@ -91,27 +93,24 @@ class ServiceCounters:
 class WriterCounters:
     """The groups that the writer has run."""
 
-    def __init__(self) -> None:
+    def __init__(self, outcomes: type[enum.IntEnum]) -> None:
+        """`outcomes` are those of an operation, numbered from 0."""
         self.commit_seconds = Histogram(WRITE_SECONDS)
         self.queue_seconds = Histogram(WRITE_SECONDS)
         """How long the oldest operation of each group waited."""
-        self._group_operations = Histogram(GROUP_OPERATIONS)
-        self._outcomes: dict[enum.IntEnum, int] = {}
-
-    def count_group(self, outcomes: Iterable[enum.IntEnum]) -> None:
-        count = 0
-        for outcome in outcomes:
-            self._outcomes[outcome] = self._outcomes.get(outcome, 0) + 1
-            count += 1
-        self._group_operations.observe(count)
+        self.group_operations = Histogram(GROUP_OPERATIONS)
+        self._outcomes = outcomes
+        self.outcomes = [0] * len(outcomes)
+        """The number of operations with each outcome. (To look an `IntEnum` up in a dictionary
+        takes three times as long.)"""
 
     def report(self, snapshot: Snapshot) -> None:
-        outcomes = {outcome.name.lower(): count for outcome, count in self._outcomes.items()}
-        snapshot.add_counts("writer_operations", outcomes)
+        counts = {known.name.lower(): self.outcomes[known] for known in self._outcomes}
+        snapshot.add_counts("writer_operations", counts)
         for metric, histogram in (
             ("writer_commit_duration_seconds", self.commit_seconds),
             ("writer_queue_wait_seconds", self.queue_seconds),
-            ("writer_group_operations", self._group_operations),
+            ("writer_group_operations", self.group_operations),
         ):
             snapshot.add_histogram(metric, histogram.counts, histogram.total)
 
