@@ -279,7 +279,7 @@ def test_a_forked_process_does_not_stop_it(server: Server) -> None:
 
 START_SECONDS_MAX = 0.5
 NEW_ACCOUNT_SECONDS_MAX = 0.02
-STARTS = 7
+STARTS = 5
 CONTROL = "sum(range(5_000_000))"
 """A program that takes some processor time."""
 
