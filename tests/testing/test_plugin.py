@@ -100,13 +100,7 @@ def write(folder: Path, **files: str) -> None:
 
 
 def test_fixtures(tmp_path: Path) -> None:
-    write(tmp_path, configuration=CONFIGURATION, test_uses=USES)
-    shown = run_pytest(tmp_path)
-    assert shown.returncode == 0, shown.stdout + shown.stderr
-    assert "6 passed" in shown.stdout
-
-
-def test_workers_of_xdist(tmp_path: Path) -> None:
+    """In two workers of pytest-xdist; `test_wheel` uses the fixtures without it."""
     write(tmp_path, configuration=CONFIGURATION, test_uses=USES)
     shown = run_pytest(tmp_path, "-p", "xdist", "-n", "2")
     assert shown.returncode == 0, shown.stdout + shown.stderr

@@ -152,6 +152,16 @@ def test_settings() -> None:
         assert blob_round_trip(account.connection_string) == ["things"]
 
 
+def test_tls() -> None:
+    with Server(tls="self-signed") as server:
+        account = server.new_account()
+        assert account.url("blob").startswith("https://")
+        with account.blob_service(retry_total=0) as client:
+            assert list(client.list_containers()) == []
+        with account.share_service() as shares:
+            assert list(shares.list_shares()) == []
+
+
 def test_variables_of_the_caller_have_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ETAGERE_BLOB_PORT", "1")
     monkeypatch.setenv("ETAGERE_CONFIG", "/missing")
@@ -269,7 +279,7 @@ def test_a_forked_process_does_not_stop_it(server: Server) -> None:
 
 START_SECONDS_MAX = 0.5
 NEW_ACCOUNT_SECONDS_MAX = 0.02
-STARTS = 7
+STARTS = 5
 CONTROL = "sum(range(5_000_000))"
 """A program that takes some processor time."""
 

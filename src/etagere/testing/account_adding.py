@@ -18,8 +18,14 @@ def add(directory: Path, name: str) -> bytes:
     command = AddAccount(name, new_key(), new_key())
     # In a thread: this one may be running an event loop.
     with ThreadPoolExecutor(1, "etagere-account") as thread:
-        thread.submit(lambda: asyncio.run(_write(directory, command))).result()
+        thread.submit(_run, directory, command).result()
     return command.key1
+
+
+def _run(directory: Path, command: AddAccount) -> None:
+    # Not the loop of the application's policy, which may have other ideas.
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        runner.run(_write(directory, command))
 
 
 async def _write(directory: Path, command: AddAccount) -> None:

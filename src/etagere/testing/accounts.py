@@ -8,6 +8,7 @@ import hmac
 import importlib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
@@ -26,10 +27,19 @@ _CLOCK_SKEW: Final = timedelta(minutes=5)
 class Account:
     """An account of a running server. Its `repr` does not show the key."""
 
-    def __init__(self, name: str, key: str, endpoints: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        key: str,
+        endpoints: Mapping[str, str],
+        authority: Path | None = None,
+    ) -> None:
         self.name: Final = name
         self.key: Final = key
         """In base64, as in connection strings."""
+        self.authority: Final = authority
+        """The certificate of the CA that clients have to trust, if the server has a CA of its own;
+        `blob_service` and the other clients do."""
         self._endpoints = endpoints
 
     def __repr__(self) -> str:
@@ -119,7 +129,8 @@ class Account:
 
     def _client(self, module: str, name: str, options: Mapping[str, Any]) -> Any:
         client = getattr(_sdk(module), name)
-        return client.from_connection_string(self.connection_string, **options)
+        trust = {} if self.authority is None else {"connection_verify": str(self.authority)}
+        return client.from_connection_string(self.connection_string, **{**trust, **options})
 
 
 _DISTRIBUTIONS: Final = {

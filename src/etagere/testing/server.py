@@ -25,6 +25,16 @@ _LOG_CHARACTERS_MAX: Final = 8_000
 """How much of the log an error shows."""
 _KILL_SECONDS: Final = 30.0
 """How long a server has to stop. Its own grace periods are shorter."""
+_FOREIGN_VARIABLES: Final = (
+    "ETAGERE_",
+    # Those that measure coverage, or look for mistakes in the application, would slow it down.
+    "COV_CORE_",
+    "COVERAGE_PROCESS_",
+    "PYTHONASYNCIODEBUG",
+    "PYTHONDEVMODE",
+    "PYTHONWARNINGS",
+)
+"""Beginnings of the names of variables that the server does not get."""
 _PORTS: Final = ("blob_port", "queue_port", "table_port", "file_port", "smb_port")
 
 
@@ -88,9 +98,6 @@ class Server:
         start."""
         if self._process is not None:
             raise ServerError("the server has been started already")
-        environment = {
-            name: text for name, text in os.environ.items() if not name.startswith("ETAGERE_")
-        }
         # Without a name, so that nothing remains of it if this process is killed.
         self._log = tempfile.TemporaryFile(prefix="etagere-log-")  # noqa: SIM115
         self._process = subprocess.Popen(
@@ -99,7 +106,7 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**environment, **self._variables},
+            env={**_environment(), **self._variables},
             # ^C on the terminal is for the tests, which stop the server at the end.
             start_new_session=True,
         )
@@ -144,15 +151,14 @@ class Server:
         try:
             status = process.wait(_KILL_SECONDS)
         except subprocess.TimeoutExpired:
-            error = self._error(f"the server did not stop within {_KILL_SECONDS:g} s")
             process.kill()  # its children end with it
             process.wait()
-            self._release()
-            raise error from None
-        error = self._error(f"the server has failed (exit status {status})")
+            failure = f"the server did not stop within {_KILL_SECONDS:g} s"
+        else:
+            failure = f"the server has failed (exit status {status})" if status else ""
         self._release()
-        if status:
-            raise error
+        if failure:
+            raise self._error(failure)
 
     def _abandon(self) -> None:
         """Ends a server that is still starting. Closing its input lets it remove its temporary
@@ -248,7 +254,16 @@ class Server:
 
     def _account(self, name: str, key: bytes) -> Account:
         self._running()
-        return Account(name, base64.b64encode(key).decode(), self._endpoints)
+        return Account(name, base64.b64encode(key).decode(), self._endpoints, self._authority())
+
+    def _authority(self) -> Path | None:
+        """Returns the certificate of the CA that the server created, if it did."""
+        if self._variables.get("ETAGERE_TLS") != "self-signed":
+            return None
+        from etagere.tls import DIRECTORY_NAME  # noqa: PLC0415
+        from etagere.tls.development import CertificateFiles  # noqa: PLC0415
+
+        return CertificateFiles(self.data / DIRECTORY_NAME).authority
 
 
 def _import_account_operations() -> None:
@@ -269,6 +284,13 @@ def _data_directory(pid: int) -> Path:
         if path.name == LOCK_NAME:
             return path.parent
     raise ServerError("the data directory of the server is unknown")
+
+
+def _environment() -> dict[str, str]:
+    """Returns the environment of the tests, without variables that would change the server."""
+    return {
+        name: text for name, text in os.environ.items() if not name.startswith(_FOREIGN_VARIABLES)
+    }
 
 
 def _variables(given: Mapping[str, SettingValue]) -> dict[str, str]:
