@@ -193,9 +193,15 @@ class Service(ABC):
 
     def malformed(self, status: int, detail: str, method: str) -> Response:
         """Returns the response to bytes that are not a valid request."""
+        request_id = new_request_id()
+        extra = fields(request_id=request_id, status=status)
+        logger.info("refused a malformed request: %s", detail, extra=extra)
+        return self._plain_error(status, detail, method, request_id)
+
+    def _plain_error(self, status: int, detail: str, method: str, request_id: str) -> Response:
+        """Returns an error response that does not depend on the headers of its request."""
         refusal = Refusal(_MALFORMED.get(status, "InvalidInput"), {"Reason": detail})
         self.counters.count_refusal(refusal.code)
-        request_id = new_request_id()
         form = error_form_of(self.name, refusal)
         headers = [
             (b"x-ms-request-id", request_id.encode()),
@@ -208,7 +214,8 @@ class Service(ABC):
 
     def failed(self, request: Request, error: Exception) -> Response:
         logger.error("a %s request failed", request.method, exc_info=error)
-        return self.malformed(500, "The request could not be processed.", request.method)
+        detail = "The request could not be processed."
+        return self._plain_error(500, detail, request.method, REQUEST_ID.get() or new_request_id())
 
     def busy(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
