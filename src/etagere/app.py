@@ -53,7 +53,7 @@ from etagere.jobs.health import (
 )
 from etagere.opens import remote as opens_socket
 from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
-from etagere.protocol.http.sharing import FrontEndTable
+from etagere.protocol.connections.sharing import FrontEndTable
 from etagere.settings import Settings
 from etagere.tls import DIRECTORY_NAME as TLS_DIRECTORY_NAME
 from etagere.tls.contexts import BadCertificate, ServerTls

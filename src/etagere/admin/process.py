@@ -28,9 +28,9 @@ from etagere.front.process import run_all_steps, stop_signal
 from etagere.gc_tuning import tune_gc
 from etagere.jobs.health import ChildHealth, answering
 from etagere.jobs.supervision import Job, JobSupervisor
+from etagere.protocol.connections.memory import MemoryBudget
+from etagere.protocol.connections.pool import ConnectionPool
 from etagere.protocol.http.limits import Limits
-from etagere.protocol.http.memory import MemoryBudget
-from etagere.protocol.http.pool import ConnectionPool
 from etagere.protocol.http.server import HttpServer
 from etagere.telemetry.logs import handle_loop_error
 from etagere.tls.contexts import ServerTls

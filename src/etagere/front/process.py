@@ -37,10 +37,10 @@ from etagere.operations.queue import queues
 from etagere.operations.table import tables
 from etagere.processes import GRACE_SECONDS, ChildMain, end_without_supervisor
 from etagere.protocol.access_log import AccessLog
-from etagere.protocol.http.memory import MemoryBudget
-from etagere.protocol.http.pool import ConnectionPool
+from etagere.protocol.connections.memory import MemoryBudget
+from etagere.protocol.connections.pool import ConnectionPool
+from etagere.protocol.connections.sharing import ConnectionCounts, FrontEndShare, FrontEndTable
 from etagere.protocol.http.server import HttpServer
-from etagere.protocol.http.sharing import ConnectionCounts, FrontEndShare, FrontEndTable
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.service import Service
 from etagere.protocol.smb.server import SmbServer

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import pytest
 import uvloop
 
+from etagere.protocol.connections.memory import MemoryBudget
+from etagere.protocol.connections.pool import ConnectionPool
 from etagere.protocol.http import server as server_module
 from etagere.protocol.http.connection import Connection
 from etagere.protocol.http.limits import Limits
-from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.messages import Request, Response
-from etagere.protocol.http.pool import ConnectionPool
 from etagere.protocol.http.server import HttpServer
 
 Handler = Callable[[Request], Awaitable[Response]]

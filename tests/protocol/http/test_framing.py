@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etagere.protocol.connections.memory import MemoryBudget
 from etagere.protocol.http.framing import RequestFraming
 from etagere.protocol.http.limits import Limits
-from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.messages import Request, RequestBody
 from etagere.protocol.http.request_bodies import LentSocket
 from etagere.protocol.http.request_heads import MalformedRequest

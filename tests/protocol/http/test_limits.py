@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from etagere.protocol.connections.pool import ConnectionPool
 from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import FilePart, Request, Response
-from etagere.protocol.http.pool import ConnectionPool
 from tests.protocol.http.harness import (
     Client,
     ServerFixture,

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from etagere.protocol.http.listening import Listener, may_accept
-from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
-from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
+from etagere.protocol.connections.listening import Listener, may_accept
+from etagere.protocol.connections.pool import ConnectionPlace, ConnectionPool
+from etagere.protocol.connections.sharing import FrontEndShare, FrontEndTable
 from tests.protocol.http.harness import on_loops, until
 
 pytestmark = pytest.mark.alone

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from etagere.protocol.connections.memory import DOCUMENT_FACTOR, MemoryBudget, MemoryExhausted
+from etagere.protocol.connections.sharing import FrontEndShare, FrontEndTable
 from etagere.protocol.http.limits import Limits
-from etagere.protocol.http.memory import DOCUMENT_FACTOR, MemoryBudget, MemoryExhausted
 from etagere.protocol.http.messages import Request, Response
-from etagere.protocol.http.sharing import FrontEndShare, FrontEndTable
 from tests.protocol.http.harness import (
     Handler,
     echo,

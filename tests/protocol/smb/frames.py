@@ -16,7 +16,7 @@ from etagere.model.shares import CreateShare, ShareName
 from etagere.nt_status import NtStatus
 from etagere.opens.table import OpenTable
 from etagere.operations.file import shares
-from etagere.protocol.http.memory import MemoryBudget
+from etagere.protocol.connections.memory import MemoryBudget
 from etagere.protocol.smb import dispatch
 from etagere.protocol.smb.buffers import Buffer
 from etagere.protocol.smb.connection import Connection

@@ -14,7 +14,7 @@ import uvloop
 
 from etagere.engine.interface import Fault, FaultReason
 from etagere.nt_status import NtStatus
-from etagere.protocol.http.pool import ConnectionPool
+from etagere.protocol.connections.pool import ConnectionPool
 from etagere.protocol.smb import connection, server
 from etagere.protocol.smb.exchanges import ServerRequest
 from etagere.protocol.smb.framing import frame_prefix

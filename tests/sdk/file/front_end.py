@@ -28,9 +28,9 @@ from etagere.opens.requests import CachingRequest, OpenRequest
 from etagere.opens.table import OpenTable
 from etagere.operations.file import shares
 from etagere.protocol.access_log import AccessLog
-from etagere.protocol.http.memory import MemoryBudget
+from etagere.protocol.connections.memory import MemoryBudget
+from etagere.protocol.connections.sharing import single_front_end
 from etagere.protocol.http.server import HttpServer
-from etagere.protocol.http.sharing import single_front_end
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.rules.opens import EVERYTHING, Access, OpenMode
 from etagere.settings import Settings

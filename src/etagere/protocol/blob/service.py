@@ -22,8 +22,8 @@ from etagere.protocol.blob.operations import (
     refuse_unaccepted,
     refuse_unrouted,
 )
+from etagere.protocol.connections.sharing import FrontEndShare
 from etagere.protocol.http.messages import Response
-from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.service import Call, Routed, Service

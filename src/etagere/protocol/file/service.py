@@ -10,6 +10,7 @@ from etagere.jobs.copying import Copying
 from etagere.model.file_copies import FileCopyRef
 from etagere.opens.table import OpenTable
 from etagere.protocol.access_log import AccessLog
+from etagere.protocol.connections.sharing import FrontEndShare
 from etagere.protocol.file import decode
 from etagere.protocol.file.dependencies import FileDependencies
 from etagere.protocol.file.operations import (
@@ -19,7 +20,6 @@ from etagere.protocol.file.operations import (
     refuse_unrouted,
 )
 from etagere.protocol.http.messages import Response
-from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.conditions import refuse_conditions
 from etagere.protocol.rest.exchange import Exchange

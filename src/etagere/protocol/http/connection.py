@@ -12,6 +12,8 @@ import logging
 import time
 from typing import cast
 
+from etagere.protocol.connections.memory import SMALL_BYTES_MAX, MemoryBudget
+from etagere.protocol.connections.pool import ConnectionPlace
 from etagere.protocol.http import sockets
 from etagere.protocol.http.application import Application
 from etagere.protocol.http.input import Input
@@ -31,10 +33,8 @@ from etagere.protocol.http.lifecycle import (
     Lifecycle,
 )
 from etagere.protocol.http.limits import Limits
-from etagere.protocol.http.memory import SMALL_BYTES_MAX, MemoryBudget
 from etagere.protocol.http.messages import ClientGone, Request, RequestBody, Response
 from etagere.protocol.http.output import Output
-from etagere.protocol.http.pool import ConnectionPlace
 from etagere.protocol.http.request_heads import MalformedRequest
 from etagere.protocol.http.response_heads import head
 from etagere.protocol.http.responses import read_short_files, send_response

@@ -12,8 +12,8 @@ from typing import Protocol, cast
 
 import httptools
 
+from etagere.protocol.connections.memory import MemoryBudget
 from etagere.protocol.http.limits import Limits
-from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.messages import Request, RequestBody
 from etagere.protocol.http.request_bodies import Flow
 from etagere.protocol.http.request_heads import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from etagere.protocol.connections.memory import MemoryBudget
 from etagere.protocol.http import sockets
 from etagere.protocol.http.framing import FramingObserver, RequestFraming
 from etagere.protocol.http.lifecycle import (
@@ -16,7 +17,6 @@ from etagere.protocol.http.lifecycle import (
     Lifecycle,
 )
 from etagere.protocol.http.limits import Limits
-from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.messages import Request, RequestBody
 from etagere.protocol.http.request_bodies import LentSocket
 from etagere.protocol.http.request_heads import MalformedRequest

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from etagere.descriptors import OpenFile
-from etagere.protocol.http import sockets
-from etagere.protocol.http.memory import (
+from etagere.protocol.connections.memory import (
     DOCUMENT_FACTOR,
     SMALL_BYTES_MAX,
     UPLOAD_BYTES_MAX,
     MemoryBudget,
     MemoryExhausted,
 )
+from etagere.protocol.http import sockets
 
 
 class ClientGone(Exception):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import httptools
 
+from etagere.protocol.connections.memory import MemoryBudget
 from etagere.protocol.http.limits import Limits
-from etagere.protocol.http.memory import MemoryBudget
 from etagere.protocol.http.messages import Request, RequestBody
 from etagere.protocol.http.request_bodies import Flow
 from etagere.protocol.http.targets import origin_form

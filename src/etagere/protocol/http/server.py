@@ -9,13 +9,13 @@ import socket
 import ssl
 from functools import partial
 
+from etagere.protocol.connections.listening import Listener
+from etagere.protocol.connections.memory import MemoryBudget
+from etagere.protocol.connections.pool import ConnectionPlace, ConnectionPool
+from etagere.protocol.connections.sharing import FrontEndShare, single_front_end
 from etagere.protocol.http.application import Application
 from etagere.protocol.http.connection import Connection
 from etagere.protocol.http.limits import Limits
-from etagere.protocol.http.listening import Listener
-from etagere.protocol.http.memory import MemoryBudget
-from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
-from etagere.protocol.http.sharing import FrontEndShare, single_front_end
 
 logger = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from etagere.protocol.connections.memory import SMALL_BYTES_MAX, MemoryBudget
 from etagere.protocol.http.input import Input
 from etagere.protocol.http.limits import Limits
-from etagere.protocol.http.memory import SMALL_BYTES_MAX, MemoryBudget
 from etagere.protocol.http.messages import RequestBody
 from etagere.protocol.http.output import Output
 from etagere.protocol.http.pace import Pace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from etagere.engine.interface import Engine
 from etagere.protocol.access_log import AccessLog
+from etagere.protocol.connections.sharing import FrontEndShare
 from etagere.protocol.http.messages import Response
-from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.queue.operations import OPERATIONS, QueueOperation, find_operation
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.dependencies import Dependencies

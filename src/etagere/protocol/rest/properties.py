@@ -14,8 +14,8 @@ from etagere.operations.service import (
     get_service_properties,
     set_service_properties,
 )
+from etagere.protocol.connections.sharing import FrontEndShare, single_front_end
 from etagere.protocol.http.messages import Response
-from etagere.protocol.http.sharing import FrontEndShare, single_front_end
 from etagere.protocol.rest import responses
 from etagere.protocol.rest.exchange import VERSION_NEWEST, Exchange
 from etagere.rules import cors

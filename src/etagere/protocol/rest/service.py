@@ -17,9 +17,9 @@ from etagere.errors import Refusal
 from etagere.metrics.counters import UNKNOWN, ServiceCounters
 from etagere.protocol.access_log import AccessLog
 from etagere.protocol.codecs.errors import ErrorContext
-from etagere.protocol.http.memory import MemoryExhausted
+from etagere.protocol.connections.memory import MemoryExhausted
+from etagere.protocol.connections.sharing import FrontEndShare
 from etagere.protocol.http.messages import BodyTooLarge, ClientGone, Request, Response
-from etagere.protocol.http.sharing import FrontEndShare
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import VERSION_NEWEST, Exchange, new_request_id
 from etagere.protocol.rest.operations import Operation, is_change

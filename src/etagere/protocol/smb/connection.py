@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from etagere.metrics.counters import UNKNOWN
 from etagere.nt_status import NtStatus
-from etagere.protocol.http.memory import MemoryBudget
+from etagere.protocol.connections.memory import MemoryBudget
 from etagere.protocol.smb import dispatch
 from etagere.protocol.smb.buffers import Buffer
 from etagere.protocol.smb.compounds import (

@@ -11,10 +11,10 @@ from typing import Final, cast
 
 from etagere.engine.interface import Fault
 from etagere.metrics.snapshots import Snapshot
-from etagere.protocol.http.listening import Listener
-from etagere.protocol.http.memory import MemoryBudget
-from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
-from etagere.protocol.http.sharing import FrontEndShare, single_front_end
+from etagere.protocol.connections.listening import Listener
+from etagere.protocol.connections.memory import MemoryBudget
+from etagere.protocol.connections.pool import ConnectionPlace, ConnectionPool
+from etagere.protocol.connections.sharing import FrontEndShare, single_front_end
 from etagere.protocol.smb.buffers import Buffer
 from etagere.protocol.smb.connection import Connection
 from etagere.protocol.smb.framing import FrameReader, frame_prefix

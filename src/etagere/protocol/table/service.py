@@ -6,7 +6,7 @@ from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
 from etagere.jobs.indexing import Indexing
 from etagere.protocol.access_log import AccessLog
-from etagere.protocol.http.sharing import FrontEndShare
+from etagere.protocol.connections.sharing import FrontEndShare
 from etagere.protocol.rest.authentication import Authenticator
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import no_route

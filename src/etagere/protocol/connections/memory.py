@@ -13,7 +13,7 @@ from typing import Protocol
 
 from etagere.config import Config
 from etagere.metrics.snapshots import Snapshot
-from etagere.protocol.http.sharing import MEMORY, FrontEndShare, single_front_end
+from etagere.protocol.connections.sharing import MEMORY, FrontEndShare, single_front_end
 
 SMALL_BYTES_MAX = 64 * 1024
 """Reservations up to this size may use the whole budget: large bodies never keep small ones out."""

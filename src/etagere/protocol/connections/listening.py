@@ -12,8 +12,8 @@ import select
 import socket
 from collections.abc import Callable
 
-from etagere.protocol.http.pool import ConnectionPlace, ConnectionPool
-from etagere.protocol.http.sharing import FrontEndRow, FrontEndShare
+from etagere.protocol.connections.pool import ConnectionPlace, ConnectionPool
+from etagere.protocol.connections.sharing import FrontEndRow, FrontEndShare
 
 logger = logging.getLogger(__name__)
 
