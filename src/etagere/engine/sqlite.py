@@ -48,7 +48,7 @@ from etagere.engine.writer import SOCKET_NAME, unix_address
 from etagere.errors import Refusal
 from etagere.metrics.counters import WRITE_SECONDS, Histogram
 from etagere.metrics.snapshots import Snapshot
-from etagere.telemetry.context import NO_REQUEST, REQUEST_ID
+from etagere.telemetry.context import REQUEST_ID, no_request
 from etagere.telemetry.formats import describe_exception
 
 logger = logging.getLogger(__name__)
@@ -448,7 +448,7 @@ class _WriterConnection(asyncio.Protocol):
         elif now > self._watch_deadline:
             logger.error("no response from the writer for %g s", self._answer_seconds_max)
             self._transport.abort()
-        self._timer = self._loop.call_later(_WATCH_SECONDS, self._watch, context=NO_REQUEST)
+        self._timer = self._loop.call_later(_WATCH_SECONDS, self._watch, context=no_request())
 
     def close(self) -> None:
         self._timer.cancel()

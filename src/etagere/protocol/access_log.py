@@ -19,7 +19,7 @@ import msgspec
 
 from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, User
 from etagere.protocol.http.messages import Request, Response
-from etagere.telemetry.context import NO_REQUEST
+from etagere.telemetry.context import no_request
 from etagere.telemetry.formats import fields, printable, text_process_name
 from etagere.telemetry.logs import write_lines
 
@@ -110,7 +110,7 @@ class AccessLog:
             return
         if not self._lines:
             loop = asyncio.get_running_loop()
-            loop.call_later(_FLUSH_SECONDS, self.flush, context=NO_REQUEST)
+            loop.call_later(_FLUSH_SECONDS, self.flush, context=no_request())
         self._lines.append(self._add(request, response, seconds, exchange))
         if len(self._lines) >= _LINES_MAX:
             self.flush()

@@ -8,7 +8,8 @@ from typing import Final
 REQUEST_ID: Final[ContextVar[str]] = ContextVar("request_id", default="")
 """The ID of the request, or the name of the job, that the current task works for; empty: neither.
 Engines pass it on to the writer process."""
-NO_REQUEST: Final = Context()
-"""For timers that a request starts, but that do not work for it."""
 
-REQUEST_ID_BYTES_MAX: Final = 255
+
+def no_request() -> Context:
+    """Returns the context for a timer that a request starts, but that does not work for it."""
+    return Context()
