@@ -95,6 +95,24 @@ async def test_the_last_rights_of_a_user_count(harness: Harness) -> None:
 
 
 @conformance
+async def test_an_older_token_does_not_restore_rights(harness: Harness) -> None:
+    engine = await harness.open()
+    await issue(engine, rights=WRITES)
+    await engine.write(set_user_rights, SetUserRights(ANNE, READS, 200))
+    expiry = await engine.read(now_of, None) + HOUR
+    older = IssueDelegationKey(ANNE, WRITES, None, expiry, new_secret(), 100)
+    await engine.write(issue_delegation_key, older)
+    await engine.write(set_user_rights, SetUserRights(ANNE, WRITES, 199))
+    delegation = await engine.read(get_delegation, ANNE)
+    assert delegation is not None
+    assert delegation.rights == READS
+    await engine.write(set_user_rights, SetUserRights(ANNE, WRITES, 200))
+    delegation = await engine.read(get_delegation, ANNE)
+    assert delegation is not None
+    assert delegation.rights == WRITES
+
+
+@conformance
 async def test_revocation(harness: Harness) -> None:
     engine = await harness.open()
     with pytest.raises(Refused, match="ResourceNotFound"):
