@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from etagere.clock import TICKS_PER_SECOND
+from etagere.coordination.local import LocalCoordinator
 from etagere.engine.interface import Engine, ReadTxn, Refused
+from etagere.engine.memory import MemoryEngine
+from etagere.jobs.purging import purge
 from etagere.model.accounts import AddAccount, RemoveAccount
 from etagere.model.delegation import (
     IssueDelegationKey,
@@ -30,6 +34,7 @@ from etagere.operations.delegation import (
     revoke_delegation_keys,
     set_user_rights,
 )
+from tests.clocks import SharedClock
 from tests.engine.conftest import start  # noqa: F401
 from tests.engine.harness import Harness, conformance
 
@@ -87,6 +92,24 @@ async def test_the_last_rights_of_a_user_count(harness: Harness) -> None:
     await engine.write(set_user_rights, SetUserRights(BERT, READS))
     assert await engine.read(get_delegation, BERT) is None
     assert await engine.read(rows, None) == (1, 1)
+
+
+@conformance
+async def test_an_older_token_does_not_restore_rights(harness: Harness) -> None:
+    engine = await harness.open()
+    await issue(engine, rights=WRITES)
+    await engine.write(set_user_rights, SetUserRights(ANNE, READS, 200))
+    expiry = await engine.read(now_of, None) + HOUR
+    older = IssueDelegationKey(ANNE, WRITES, None, expiry, new_secret(), 100)
+    await engine.write(issue_delegation_key, older)
+    await engine.write(set_user_rights, SetUserRights(ANNE, WRITES, 199))
+    delegation = await engine.read(get_delegation, ANNE)
+    assert delegation is not None
+    assert delegation.rights == READS
+    await engine.write(set_user_rights, SetUserRights(ANNE, WRITES, 200))
+    delegation = await engine.read(get_delegation, ANNE)
+    assert delegation is not None
+    assert delegation.rights == WRITES
 
 
 @conformance
@@ -169,3 +192,20 @@ def test_no_secret_is_shown() -> None:
     secret = b"0123456789abcdef"
     shown = repr(IssueDelegationKey(ANNE, READS, None, 5, secret)) + repr(IssuedKey(secret, 1, 2))
     assert "0123" not in shown
+
+
+def test_the_purging_job_purges_users(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = SharedClock()
+        clock.freeze()
+        engine = MemoryEngine(clock)
+        coordinator = LocalCoordinator(tmp_path)
+        await issue(engine)
+        await purge(engine, coordinator)
+        assert await engine.read(rows, None) == (1, 1)
+        clock.advance(2 * HOUR)
+        await purge(engine, coordinator)
+        assert await engine.read(rows, None) == (0, 0)
+        coordinator.close()
+
+    asyncio.run(scenario())

@@ -43,6 +43,7 @@ class Claims(msgspec.Struct, frozen=True):
     aud: str | list[str] | None = None
     exp: int | float | None = None
     nbf: int | float | None = None
+    iat: int | float | None = None
     oid: str = ""
     sub: str = ""
     tid: str = ""

@@ -90,6 +90,8 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     tenant_id: str
     name: str = ""
     rights: Rights
+    token_issued: int = 0
+    """When the token was issued, in seconds since 1970; 0 if it does not say so."""
     intends_backup: bool = False
     """Whether the request is for backup: the file service accepts no other from users."""
 

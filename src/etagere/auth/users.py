@@ -13,6 +13,7 @@ from etagere.settings.oauth import ANY_VALUE, Role, RoleAssignment
 
 NO_ID: Final = "00000000-0000-0000-0000-000000000000"
 """The object id or tenant of a token that names none."""
+_SECONDS_MAX: Final = 1 << 40
 
 
 class RoleMap:
@@ -50,5 +51,11 @@ def user(claims: Claims, account: str, rights: Rights, *, intends_backup: bool) 
         tenant_id=claims.tid or NO_ID,
         name=claims.upn or claims.preferred_username or claims.unique_name,
         rights=rights,
+        token_issued=_seconds(claims.iat),
         intends_backup=intends_backup,
     )
+
+
+def _seconds(time: float | None) -> int:
+    """Returns a time of a token, which may be any number, as one that can be stored."""
+    return 0 if time is None else int(min(max(time, 0), _SECONDS_MAX))

@@ -40,6 +40,8 @@ class DelegatingUser(Record, frozen=True):
     nothing else."""
     expires: int
     """When the last of the keys expires, as a date in ticks."""
+    token_issued: int = 0
+    """When the token with these rights was issued, in seconds since 1970."""
 
 
 class ExpiringDelegatingUser(Record, frozen=True):
@@ -68,6 +70,7 @@ class IssueDelegationKey(Command, frozen=True):
     expiry: int
     secret: bytes
     """The secret of the account, if it has none yet."""
+    token_issued: int = 0
 
     def __repr__(self) -> str:
         return f"IssueDelegationKey({self.user!r}, {self.start!r}, {self.expiry!r}, …)"
@@ -89,6 +92,7 @@ class SetUserRights(Command, frozen=True):
 
     user: UserName
     rights: tuple[ServiceRights, ...]
+    token_issued: int = 0
 
 
 class RevokeDelegationKeys(Command, frozen=True):

@@ -59,7 +59,10 @@ def issue_delegation_key(txn: WriteTxn, command: IssueDelegationKey) -> IssuedKe
         if known is not None:
             txn.delete(EXPIRING_DELEGATING_USERS, (known.expires, *key))
         txn.put(EXPIRING_DELEGATING_USERS, (expires, *key), ExpiringDelegatingUser())
-    changed = DelegatingUser(command.rights, expires)
+    changed = DelegatingUser(command.rights, expires, command.token_issued)
+    if known is not None and known.token_issued > command.token_issued:
+        # A newer token may have fewer rights.
+        changed = replace(known, expires=expires)
     if changed != known:
         txn.put(DELEGATING_USERS, key, changed)
     start = now if command.start is None else command.start
@@ -68,10 +71,12 @@ def issue_delegation_key(txn: WriteTxn, command: IssueDelegationKey) -> IssuedKe
 
 @operation
 def set_user_rights(txn: WriteTxn, command: SetUserRights) -> None:
-    """Replaces the rights of a user who has keys; others have no record."""
+    """Replaces the rights of a user who has keys, unless they are those of a newer token; other
+    users have no record."""
     known = txn.get(DELEGATING_USERS, command.user.key, EXCLUSIVE)
-    if known is not None and known.rights != command.rights:
-        txn.put(DELEGATING_USERS, command.user.key, replace(known, rights=command.rights))
+    if known is not None and known.token_issued <= command.token_issued:
+        changed = replace(known, rights=command.rights, token_issued=command.token_issued)
+        txn.put(DELEGATING_USERS, command.user.key, changed)
 
 
 @operation(reclaims=True)

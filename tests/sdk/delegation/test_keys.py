@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -270,6 +271,12 @@ def test_rights_that_change(clients: Clients, delegated: Delegated) -> None:
     with refused(*MISMATCH):
         client.upload_blob("two", b"")
     assert list(client.list_blob_names()) == ["one"]
+    # An older token that is still valid changes nothing.
+    older = int(time.time()) - 60
+    list(clients.blobs(user(BERT, "owners", iat=older)).list_containers())
+    clients.key("blob", user(BERT, "owners", iat=older))
+    with refused(*MISMATCH):
+        client.upload_blob("two", b"")
     list(clients.blobs(user(BERT, "owners")).list_containers())
     client.upload_blob("two", b"")
 

@@ -157,8 +157,11 @@ class Authenticator:
         name = UserName(user.account, user.tenant_id, user.object_id)
         recorded = await self._engine.read(get_delegating_user, name)
         rights = delegation.rights_to_store(user.rights)
-        if recorded is not None and recorded.rights != rights:
-            await self._engine.write(set_user_rights, SetUserRights(name, rights))
+        if recorded is None or recorded.token_issued > user.token_issued:
+            return
+        if (recorded.rights, recorded.token_issued) != (rights, user.token_issued):
+            command = SetUserRights(name, rights, user.token_issued)
+            await self._engine.write(set_user_rights, command)
 
     async def _stored(self, account: str) -> Keys:
         """Returns the keys of an account in the ledger, or a random one if it does not exist."""

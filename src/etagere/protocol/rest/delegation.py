@@ -35,6 +35,7 @@ async def get_user_delegation_key(exchange: Exchange, deps: Dependencies) -> Res
         asked.start,
         asked.expiry,
         new_secret(),
+        user.token_issued,
     )
     issued = await deps.engine.write(issue_delegation_key, command)
     key = DelegationKey(
