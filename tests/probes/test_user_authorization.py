@@ -13,7 +13,12 @@ from typing import Any, Final
 import pytest
 
 from tests.authorization import ROLES, RULES
-from tests.probes.answers import PERMISSION_MISMATCH
+from tests.probes.answers import (
+    AUTHENTICATION_FAILED,
+    NO_AUTHENTICATION,
+    PERMISSION_MISMATCH,
+    refusal_fault,
+)
 from tests.probes.blob.operations import BlobTarget
 from tests.probes.callers import (
     OUT_OF_SCOPE,
@@ -38,8 +43,9 @@ from tests.probes.delegation_tokens import (
 from tests.probes.file.operations import FileOperation, FileTarget
 from tests.probes.service import Operation, ServiceFixture
 from tests.probes.services import OPERATIONS, each_operation
-from tests.probes.token_kinds import TokenKind
-from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, served
+from tests.probes.token_kinds import SERVICE_LETTERS, TokenKind
+from tests.probes.tokens import account_token
+from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, Server, served
 from tests.tokens import unsigned
 
 NOBODY: Final = "nobody"
@@ -111,6 +117,18 @@ def test_user_delegation_keys(fixture: ServiceFixture[Any], service: str) -> Non
         answer = fixture.client.ask(key_request(_bearer_token(role)))
         expected = (200, "") if _may_delegate(role, service) else PERMISSION_MISMATCH
         assert (answer.status, answer.code) == expected, role
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_only_users_get_user_delegation_keys(fixture: ServiceFixture[Any], service: str) -> None:
+    unsigned_request = key_request("").lacking("Authorization")
+    token = account_token(ACCOUNT, KEY, services=SERVICE_LETTERS[service])
+    for request, expected in (
+        (fixture.sign_as_owner(unsigned_request), AUTHENTICATION_FAILED),
+        (token.put_on(unsigned_request), PERMISSION_MISMATCH),
+        (unsigned_request, NO_AUTHENTICATION),
+    ):
+        assert not refusal_fault(fixture.client.ask(request), expected)
 
 
 @pytest.fixture(scope="module")
