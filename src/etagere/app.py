@@ -57,7 +57,7 @@ from etagere.protocol.connections.sharing import FrontEndTable
 from etagere.settings import Settings
 from etagere.tls import DIRECTORY_NAME as TLS_DIRECTORY_NAME
 from etagere.tls.contexts import BadCertificate, ServerTls
-from etagere.tls.reloading import reload_in_supervisor
+from etagere.tls.reloading import reload_in_supervisor, warn_if_expiring
 
 if TYPE_CHECKING:
     from etagere.protocol.rest.user_authentication import UserAuthenticator
@@ -290,6 +290,8 @@ def _serve_in(
         _warn_if_accessible_to_others(directory)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         authority = None if tls is None else tls.authority
+        if tls is not None:
+            warn_if_expiring(tls)
         workers = settings.workers or workers_for_cores()
         front_ends = workers + 1  # one for files
         announced = ports if admin is None else {**ports, "admin": admin.getsockname()[1]}

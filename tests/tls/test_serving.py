@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import pty
 import signal
@@ -17,6 +18,7 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from etagere.cli.main import main
+from etagere.tls.development import DevelopmentCertificates
 from tests.server import PORTS, ROOT, Server, environment, eventually, served
 
 WORKERS = 2
@@ -168,6 +170,25 @@ def test_reload(configured: tuple[Server, Path]) -> None:
     reload(server, "the old one stays in use", 1)
     assert presented(server, context) == {new}
     assert f"{folder / 'server.key'} has no PEM private key" in server.log()
+
+
+def test_an_expired_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The log and `etagere status` tell; nothing else changes."""
+    now = datetime.datetime.now(datetime.UTC)
+    certificates = DevelopmentCertificates(tmp_path)
+    authority = certificates.create_authority([], now)
+    files = certificates.files
+    flags = ("--tls-cert", str(files.server), "--tls-key", str(files.server_key))
+    certificates.create_server(authority, [], now, days=2)
+    with served(tmp_path / "data", *flags, "--workers", "1") as server:
+        assert "the certificate expires in 2.0 days" in server.log()
+        assert main(["status", "--data", str(server.directory)]) == 0
+        assert "the certificate is valid for another 2.0 d" in capsys.readouterr().out
+        certificates.create_server(authority, [], now - datetime.timedelta(days=2), days=1)
+        reload(server, "uses the new certificate", 2)
+        assert "the certificate has expired" in server.log()
+        assert main(["status", "--data", str(server.directory)]) == 1
+        assert "PROBLEM    the certificate has expired" in capsys.readouterr().out
 
 
 def reload(server: Server, words: str, count: int) -> None:

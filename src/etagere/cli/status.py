@@ -76,11 +76,14 @@ def run(arguments: argparse.Namespace) -> int:
     problems = _problems(is_used, supervisor, children)
     problems += disk_problems(disk)
     problems += _clock_problems(clock_seconds)
+    expires = _certificate_expires(children)
+    problems += _certificate_problems(expires)
     if arguments.json:
         report = _as_json(directory, supervisor, children, disk, problems)
-        print(json.dumps({**report, "clock_seconds_ahead": clock_seconds}, indent=1))
+        more = {"clock_seconds_ahead": clock_seconds, "certificate_expires": expires}
+        print(json.dumps({**report, **more}, indent=1))
     else:
-        _print(supervisor, children, disk, clock_seconds, problems)
+        _print(supervisor, children, disk, clock_seconds, expires, problems)
     return FINDINGS if problems else CLEAN
 
 
@@ -115,6 +118,13 @@ def _clock_seconds(directory: Path) -> float | None:
     return round(max(ahead, stamp_ahead if stamp_ahead > 0 else ahead) / TICKS_PER_SECOND, 3)
 
 
+def _certificate_expires(children: dict[str, ChildHealth | None]) -> float | None:
+    """Returns when the certificate of a front end expires, the earliest if they differ; None
+    without TLS. In seconds since 1970."""
+    times = [health.certificate_expires for health in children.values() if health is not None]
+    return min((expires for expires in times if expires is not None), default=None)
+
+
 # Problems
 
 
@@ -137,6 +147,14 @@ def _clock_problems(seconds: float | None) -> list[str]:
     return [f"the store's date is {_span(abs(seconds))} {side} the clock; see `etagere clock`"]
 
 
+def _certificate_problems(expires: float | None) -> list[str]:
+    """An expired certificate is a problem, but not one that expires soon: a health check must not
+    end a server that works."""
+    if expires is None or expires > time.time():
+        return []
+    return ["the certificate has expired; replace it and send SIGHUP to the server"]
+
+
 # Output
 
 
@@ -145,6 +163,7 @@ def _print(
     children: dict[str, ChildHealth | None],
     disk: Disk,
     clock_seconds: float | None,
+    certificate_expires: float | None,
     problems: list[str],
 ) -> None:
     if supervisor is not None:
@@ -160,6 +179,9 @@ def _print(
     print(f"ledger     {size_text(disk.ledger_bytes)}; write-ahead log {size_text(disk.log_bytes)}")
     if clock_seconds is not None:
         print(f"clock      the store's date is {clock_seconds:+.3f} s from the clock")
+    if certificate_expires is not None:
+        left = certificate_expires - time.time()
+        print(f"TLS        the certificate is valid for another {_span(left)}")
     for problem in problems:
         print(f"PROBLEM    {problem}")
     if not problems:

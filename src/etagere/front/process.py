@@ -148,7 +148,7 @@ class FrontEnd:
         await context.engine.write(discard_stale, PurgeStagings())
         sources = _metric_sources(context, assembly, servers, jobs)
         with answering(
-            self.directory, name, lambda: _health(jobs), lambda: _take_snapshot(sources)
+            self.directory, name, lambda: self._health(jobs), lambda: _take_snapshot(sources)
         ):
             self.announce()
             await stopped.wait()
@@ -160,6 +160,10 @@ class FrontEnd:
             ("close the engine", context.engine.close),
         )
         context.access_log.flush()
+
+    def _health(self, jobs: JobSupervisor) -> ChildHealth:
+        expires = None if self.tls is None else self.tls.expires
+        return ChildHealth(os.getpid(), time.time(), jobs.health(), expires)
 
     def _context(self, name: str, number: int) -> FrontEndContext:
         engine = SqliteEngine(self.directory, self.config)
@@ -231,10 +235,6 @@ def _start_jobs(context: FrontEndContext, jobs: Sequence[Job]) -> JobSupervisor:
     )
     supervisor.start(Job("returning memory", allocation.MemoryTrimmer().run, _TRIM_SECONDS))
     return supervisor
-
-
-def _health(jobs: JobSupervisor) -> ChildHealth:
-    return ChildHealth(os.getpid(), time.time(), jobs.health())
 
 
 def _metric_sources(

@@ -54,6 +54,8 @@ class ChildHealth(msgspec.Struct, frozen=True):
     now: float
     jobs: tuple[JobHealth, ...] = ()
     """Of a front end."""
+    certificate_expires: float | None = None
+    """None: it does not use TLS."""
 
 
 class HealthSocket:

@@ -55,7 +55,7 @@ class ServerTls:
         """May raise BadCertificate."""
         self._certificate = certificate
         self._key = key
-        self.context = server_context(certificate, key)
+        self.reload()
 
     def renew(self) -> None:
         """Renews the certificate, if this server created it and it expires soon. May raise
@@ -65,6 +65,20 @@ class ServerTls:
         """Makes a new context of the files. Raises BadCertificate, and keeps the old context, if
         they cannot be used."""
         self.context = server_context(self._certificate, self._key)
+        self.expires = _expiry(self._certificate)
+        """In seconds since 1970."""
+
+
+def _expiry(path: Path) -> float:
+    """Returns when a certificate, the first in its file, expires."""
+    # Not at the top: only servers with TLS need this import, which takes a while.
+    from cryptography import x509  # noqa: PLC0415
+
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise BadCertificate(f"{path} has no PEM certificate") from error
+    return certificate.not_valid_after_utc.timestamp()
 
 
 def _require_certificates(path: Path) -> None:

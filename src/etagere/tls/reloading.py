@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import ssl
+import time
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -13,6 +14,9 @@ from etagere.processes import RELOAD_SIGNAL
 from etagere.tls.contexts import BadCertificate, ServerTls
 
 logger = logging.getLogger(__name__)
+
+_DAY_SECONDS = 24 * 3600
+_WARNING_SECONDS = 14 * _DAY_SECONDS
 
 
 class TlsListener(Protocol):
@@ -33,7 +37,17 @@ def reload_in_supervisor(tls: ServerTls | None) -> bool:
     except BadCertificate as error:
         logger.error("the certificate was not reloaded, and the old one stays in use: %s", error)
         return False
+    warn_if_expiring(tls)
     return True
+
+
+def warn_if_expiring(tls: ServerTls) -> None:
+    """Logs a warning if the certificate has expired or expires soon."""
+    seconds = tls.expires - time.time()
+    if seconds < 0:
+        logger.warning("the certificate has expired")
+    elif seconds < _WARNING_SECONDS:
+        logger.warning("the certificate expires in %.1f days", seconds / _DAY_SECONDS)
 
 
 def reload_on_signal(tls: ServerTls | None, name: str, listeners: Iterable[TlsListener]) -> None:
