@@ -108,6 +108,7 @@ def test_commands_say_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "damaged at" in etagere_here("restore", backup, "--data", target, status=2)
     assert "not a backup" in etagere_here("backup", tmp_path, "--list", status=2)
     assert "--keep" in etagere_here("backup", backup, "--list", "--keep", "1", status=2)
+    assert "at least 1" in etagere_here("backup", backup, "--keep", "0", status=2)
     # As an interrupted restoration leaves it.
     (target / "restore.partial").mkdir()
     assert "interrupted" in etagere("serve", "--data", target, status=2)

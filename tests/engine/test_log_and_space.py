@@ -116,7 +116,7 @@ def test_the_writer_does_not_wait_for_a_copy_of_the_ledger(tmp_path: Path) -> No
         with copy_lock.copying(harness.directory), _foreign_reader(harness.directory):
             slowest, longest = await _put_for(engine, 160 * MIB, harness.directory)
         assert longest > LOG_BYTES_MAX, "there is nothing to be seen"
-        assert slowest <= CONFIG.log_restart_seconds_max / 2
+        assert slowest < CONFIG.log_restart_seconds_max
         await _eventually_at_most(harness, LOG_BYTES_AFTER_MAX)
 
     _with_engine(tmp_path, main)

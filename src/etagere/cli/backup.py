@@ -75,10 +75,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise ValueError
-    return count
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError("must be a number of at least 1")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
