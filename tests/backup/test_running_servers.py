@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from etagere import app
+from etagere.coordination.local import LocalCoordinator
 from tests.backup.commands import COMMAND, back_up, etagere, etagere_here
 from tests.backup.workload import Counters, Load, Span, read
 from tests.sdk.blob.clients import blob_service
@@ -96,6 +97,11 @@ def test_commands_say_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         wrong = etagere_here("restore", backup, "--data", data, "--replace", status=2)
         assert "in use by another etagere process; stop the server first" in wrong
         assert "--replace" in etagere_here("restore", backup, "--data", data, status=2)
+    coordinator = LocalCoordinator(data)
+    with coordinator.pin():
+        wrong = etagere_here("restore", backup, "--data", data, "--replace", status=2)
+        assert "a backup or check" in wrong
+    coordinator.close()
     assert "no point" in etagere_here("restore", backup, "--data", target, "--point", "x", status=2)
     assert "no point" in etagere_here("backup", backup, "--remove", "x", status=2)
     assert not target.exists()

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 from etagere import app
 from etagere.backup.points import Point
@@ -15,6 +16,8 @@ from etagere.backup.restoring import require_target, restore
 from etagere.cli import CLEAN, FINDINGS, CommandError, notify, settings_of
 from etagere.cli.backup import errors
 from etagere.cli.progress import ProgressBar
+from etagere.coordination.interface import PinnedSegments
+from etagere.coordination.local import pinned
 from etagere.engine import ledger
 from etagere.settings.loading import add_arguments as add_settings
 
@@ -42,6 +45,8 @@ etagere restore /mnt/backup --data /srv/restored --point 20260314T020000Z
 etagere check --data /srv/restored
 etagere serve --data /srv/restored"""
 
+_NOTHING_PINNED: Final = PinnedSegments(None, frozenset())
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, "data")
@@ -65,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
         except app.CannotUse as error:
             raise CommandError(str(error)) from error
         try:
+            if pinned(directory) != _NOTHING_PINNED:
+                raise CommandError(f"a backup or check of {directory} is running; try again later")
             with ProgressBar(sys.stderr) as bar:
                 restore(repository, point, directory, bar)
         except (ledger.NotALedger, ledger.SchemaTooNew) as error:
