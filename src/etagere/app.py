@@ -290,8 +290,7 @@ def _serve_in(
         _warn_if_accessible_to_others(directory)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         authority = None if tls is None else tls.authority
-        if tls is not None:
-            warn_if_expiring(tls)
+        warn_if_expiring(tls)
         workers = settings.workers or workers_for_cores()
         front_ends = workers + 1  # one for files
         announced = ports if admin is None else {**ports, "admin": admin.getsockname()[1]}

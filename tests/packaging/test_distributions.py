@@ -61,7 +61,7 @@ def wheel_files(directory: Path) -> set[str]:
 
 
 def test_contents_of_the_wheel(distributions: Path) -> None:
-    """All modules, the type marker, the license, the man page and the units; nothing else."""
+    """All modules, the license, the man page, the units and the dashboards; nothing else."""
     version = etagere.__version__
     info, data = f"etagere-{version}.dist-info/", f"etagere-{version}.data/data/share/"
     files = wheel_files(distributions)
@@ -74,19 +74,26 @@ def test_contents_of_the_wheel(distributions: Path) -> None:
     }
     assert modules == expected
     assert "etagere/py.typed" in modules
-    units = {
-        f"{data}etagere/systemd/{path.name}" for path in Path(ROOT, "packaging/systemd").iterdir()
+    folders = {"systemd": ROOT / "packaging/systemd", "dashboards": ROOT / "dashboards"}
+    shared = {
+        f"{data}etagere/{name}/{path.name}"
+        for name, folder in folders.items()
+        for path in folder.iterdir()
     }
     metadata = {f"{info}{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt")}
     license_and_manual = {f"{info}licenses/LICENSE", f"{data}man/man1/etagere.1"}
-    assert files - modules == units | metadata | license_and_manual
+    assert files - modules == shared | metadata | license_and_manual
 
 
 def test_the_source_distribution_builds_the_same_wheel(distributions: Path, tmp_path: Path) -> None:
     (path,) = distributions.glob("*.tar.gz")
     run("tar", "-xf", path, cwd=tmp_path)
     (sources,) = tmp_path.iterdir()
-    assert not (sources / ".ci").exists()
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    missing = {name for name in tracked.stdout.split() if not (sources / name).exists()}
+    assert all(name.startswith(".") for name in missing), missing
     build(sources, tmp_path / "dist", "-t", "wheel")
     assert wheel_files(tmp_path / "dist") == wheel_files(distributions)
 

@@ -30,21 +30,24 @@ _TRUST: Final = (
     ("Go, AzCopy, .NET on Linux", "export SSL_CERT_FILE={ca}"),
     (
         "Java",
-        "keytool -importcert -noprompt -cacerts -storepass changeit -alias etagere -file {ca}",
+        "keytool -importcert -noprompt -cacerts -storepass changeit \\\n"
+        "  -alias etagere -file {ca}",
     ),
     ("curl", "curl --cacert {ca} ..., or export CURL_CA_BUNDLE={ca}"),
     (
         "Debian, Ubuntu",
-        "sudo cp {ca} /usr/local/share/ca-certificates/etagere.crt && sudo update-ca-certificates",
+        "sudo cp {ca} /usr/local/share/ca-certificates/etagere.crt &&\n"
+        "  sudo update-ca-certificates",
     ),
     (
         "Fedora, Red Hat",
-        "sudo cp {ca} /etc/pki/ca-trust/source/anchors/etagere.pem && sudo update-ca-trust",
+        "sudo cp {ca} /etc/pki/ca-trust/source/anchors/etagere.pem &&\n  sudo update-ca-trust",
     ),
     ("Windows", "certutil -user -addstore Root {ca}"),
     (
         "macOS",
-        "security add-trusted-cert -r trustRoot -k ~/Library/Keychains/login.keychain-db {ca}",
+        "security add-trusted-cert -r trustRoot \\\n"
+        "  -k ~/Library/Keychains/login.keychain-db {ca}",
     ),
     ("Chrome on Linux", "certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n etagere -i {ca}"),
     ("Firefox", "Settings, Certificates, View Certificates, Authorities, Import: {ca}"),
@@ -53,7 +56,11 @@ _TRUST: Final = (
 
 
 def _trust(ca: str) -> str:
-    return "\n".join(f"  {client:<27} {how.format(ca=ca)}" for client, how in _TRUST)
+    lines = []
+    for client, how in _TRUST:
+        first, *more = how.format(ca=ca).splitlines()
+        lines += [f"  {client:<27} {first}", *(f"{'':30}{line}" for line in more)]
+    return "\n".join(lines)
 
 
 NAME = "certificate"

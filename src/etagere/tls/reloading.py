@@ -41,8 +41,10 @@ def reload_in_supervisor(tls: ServerTls | None) -> bool:
     return True
 
 
-def warn_if_expiring(tls: ServerTls) -> None:
-    """Logs a warning if the certificate has expired or expires soon."""
+def warn_if_expiring(tls: ServerTls | None) -> None:
+    """Logs a warning if there is a certificate that has expired or expires soon."""
+    if tls is None:
+        return
     seconds = tls.expires - time.time()
     if seconds < 0:
         logger.warning("the certificate has expired")
