@@ -52,10 +52,12 @@ class Rule(NamedTuple):
     public: str
     """The public access level of the container that anonymous callers need, or an empty string."""
     actions: tuple[frozenset[str], ...]
-    """Sets of actions: the role of a user must grant all actions of one."""
+    """Sets of actions: the role of a user must grant all actions of one. None: no role is enough."""
 
     def allows_user(self, role: str, service: str) -> bool:
         """Returns whether a user with this role may send the request to this service."""
+        if not self.actions:
+            return False
         granted = ROLES[role].get(service, frozenset())
         return _ANY in granted or any(needed <= granted for needed in self.actions)
 
@@ -91,7 +93,7 @@ def _rule(account_sas: str, service_sas: str, public: str, user: str) -> Rule:
         _need(account_sas, ""),
         _need(service_sas, ","),
         public.removeprefix(_NOBODY),
-        tuple(frozenset(each.split("+")) for each in user.split("|")),
+        tuple(frozenset(each.split("+")) for each in user.split("|") if each != _NOBODY),
     )
 
 

@@ -637,8 +637,7 @@ RIGHTS_OF_OPERATIONS = {
         "blob.set_blob_tags"
     ),
     Right.ACCESS_POLICIES: (
-        "blob.get_container_acl blob.set_container_acl queue.get_queue_acl queue.set_queue_acl "
-        "table.get_table_acl table.set_table_acl"
+        "blob.get_container_acl blob.set_container_acl queue.get_queue_acl queue.set_queue_acl"
     ),
     Right.SHARES: (
         "file.list_shares file.create_share file.get_share_properties file.delete_share "
@@ -667,6 +666,9 @@ RIGHT_OF = {
 }
 
 
+KEYS_ONLY = {"table.get_table_acl", "table.set_table_acl"}
+
+
 def user(service: str, right: Right, *, intends_backup: bool = True) -> User:
     return User(
         account="a",
@@ -681,7 +683,13 @@ def test_rights_are_listed_for_operations_that_exist() -> None:
     assert RIGHT_OF.keys() <= PERMISSIONS.keys()
 
 
-@pytest.mark.parametrize("operation", PERMISSIONS)
+@pytest.mark.parametrize("operation", sorted(KEYS_ONLY))
+def test_users_are_refused_what_needs_the_key(operation: str) -> None:
+    assert code(authorize(user("table", ALL_RIGHTS), operation, "c")) == "ResourceNotFound"
+    assert authorize(KeyOwner("a"), operation, "c") == Permit()
+
+
+@pytest.mark.parametrize("operation", sorted(PERMISSIONS.keys() - KEYS_ONLY))
 def test_users_need_the_right_of_an_operation(operation: str) -> None:
     service = operation.partition(".")[0]
     right = RIGHT_OF.get(operation, Right.WRITE)

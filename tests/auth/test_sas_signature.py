@@ -8,9 +8,18 @@ from typing import Any
 import pytest
 
 from etagere.auth.principal import TokenKind, covers
-from etagere.auth.sas import DelegationKey, Effective, Policy, check_time, effective, principal
-from etagere.auth.sas_parsing import carries_sas
+from etagere.auth.sas import (
+    DelegationKey,
+    Effective,
+    Policy,
+    Sas,
+    check_time,
+    effective,
+    principal,
+)
+from etagere.auth.sas_parsing import carries_sas, parse
 from etagere.auth.sas_signature import verify
+from etagere.errors import Refusal
 from tests.auth.samples import (
     ACCOUNT,
     DELEGATION_KEY,
@@ -178,6 +187,18 @@ def test_headers_and_parameters_that_a_token_requires() -> None:
             assert judged(built({**vector, name: {**vector[name], key: "other"}})) is not None
             rest = {other: value for other, value in vector[name].items() if other != key}
             assert judged(built({**vector, name: rest})) is not None
+
+
+def test_a_required_parameter_cannot_be_renamed() -> None:
+    vector = next(each for each in TOKENS if "srq=" in each["token"])
+    given = parameters_of(vector)
+    required = {**vector, "requestQuery": {"snapshot": "2026-01-01T00:00Z"}}
+    sas = parse(built(required, {**given, "srq": "snapshot"}))
+    assert isinstance(sas, Sas)
+    assert "\nsnapshot:2026-01-01T00:00Z\n" in sas.string_to_sign()
+    # The same text would be signed, and any snapshot could be named besides.
+    renamed = {**vector, "requestQuery": {"snapshot:2026-01-01T00": "00Z", "snapshot": "other"}}
+    assert isinstance(parse(built(renamed, {**given, "srq": "snapshot:2026-01-01T00"})), Refusal)
 
 
 # Formats

@@ -50,6 +50,8 @@ from tests.tokens import unsigned
 
 NOBODY: Final = "nobody"
 """A group of users with a role in another account only."""
+NOT_FOUND: Final = (404, "ResourceNotFound")
+"""The answer to users of operations that need the account key."""
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +87,8 @@ def _case(operation: Operation[Any], role: str) -> Case:
             sent = sent.having(("x-ms-file-request-intent", "backup"))
         return sent
 
+    if not operation.rule.actions:
+        return Case(role, request, (NOT_FOUND,))
     allowed = role != NOBODY and operation.rule.allows_user(role, operation.service)
     return Case(role, request, () if allowed else (PERMISSION_MISMATCH,))
 

@@ -59,6 +59,8 @@ class Permission(NamedTuple):
     public: Public = Public.NEVER
     users_only: bool = False
     """Whether only users with a bearer token are allowed to, and account keys are not enough."""
+    keys_only: bool = False
+    """Whether users are refused as if the resource did not exist, whatever their rights are."""
 
 
 class Permit(NamedTuple):
@@ -178,6 +180,11 @@ def on_messages(letters: str, service_letters: str | None) -> Permission:
     # Users who may process messages may peek at them, but not read the properties of the queue.
     right = Right.PEEK if letters == "r" else _RIGHTS[letters]
     return _on_queue_or_table("o", letters, service_letters, right)
+
+
+def on_table_policies() -> Permission:
+    """The service does not accept bearer tokens here, by design."""
+    return on_container(None)._replace(keys_only=True)
 
 
 def on_tables(letters: str) -> Permission:
@@ -357,6 +364,8 @@ def _by_right(
     # A user delegation key is not data; SDKs ask for it without an intent.
     if service == "file" and not user.intends_backup and not permission.users_only:
         return Refusal("MissingRequiredHeader", {"HeaderName": FILE_REQUEST_INTENT})
+    if permission.keys_only:
+        return Refusal("ResourceNotFound")
     right = _required_right(permission, extra_letters)
     return Permit() if user.may(right, service) else Refusal("AuthorizationPermissionMismatch")
 

@@ -18,6 +18,7 @@ from etagere.auth.permissions import (
     on_container,
     on_entity,
     on_service_properties,
+    on_table_policies,
     on_tables,
 )
 from etagere.model.tables import ChangeKind
@@ -82,11 +83,11 @@ OPERATIONS: Final = (
         permission=on_container("d")),
     TableOperation(
         name="get_table_acl", handler=handlers.get_table_acl,
-        permission=on_container(None),
+        permission=on_table_policies(),
         routes=(Route("GET", ENTITIES, "acl"),)),
     TableOperation(
         name="set_table_acl", handler=handlers.set_table_acl,
-        permission=on_container(None),
+        permission=on_table_policies(),
         routes=(Route("PUT", ENTITIES, "acl"),)),
     # Entities
     TableOperation(
