@@ -17,7 +17,7 @@ from etagere.protocol.rest.refusals import (
 )
 from etagere.protocol.table.refusals import ODATA_PART
 from etagere.rules.conditions import NotModified
-from tests.auth.test_permissions import account_token
+from tests.auth.callers import account_token
 from tests.protocol.flows import CompleteBodyFlow
 
 ACCOUNT = "devstoreaccount1"

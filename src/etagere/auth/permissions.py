@@ -7,7 +7,7 @@ the store is read by the caller, who therefore needs the permission to read it, 
 
 Letters are alternatives: "a|w" means either letter, "au" both. "" requires no letter: any valid
 token is enough. None means that no token is enough. The right that a user needs follows from the
-letters (`_RIGHTS`), with few exceptions.
+letters (`RIGHTS_BY_LETTERS`), with few exceptions.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Permit(NamedTuple):
     public: Public = Public.NOTHING
 
 
-_RIGHTS: Final[dict[str | None, Right]] = {
+RIGHTS_BY_LETTERS: Final[dict[str | None, Right]] = {
     None: Right.ACCESS_POLICIES,
     "": NO_RIGHT,
     "r": Right.READ,
@@ -96,12 +96,10 @@ _CONTAINER_OR_DIRECTORY: Final = frozenset({"c", "d"})
 _CURRENT_BLOB: Final = frozenset({"c", "d", "b"})
 _BLOB_OR_SNAPSHOT: Final = frozenset({"c", "d", "b", "bs", "bv"})
 _QUEUE_OR_TABLE: Final = frozenset({""})
-_SHARE: Final = frozenset({"s"})
-_SHARE_OR_FILE: Final = frozenset({"s", "f"})
 
 
 def on_service(letters: str) -> Permission:
-    return Permission("s", letters, _RIGHTS[letters])
+    return Permission("s", letters, RIGHTS_BY_LETTERS[letters])
 
 
 def on_service_properties(letters: str) -> Permission:
@@ -126,7 +124,7 @@ def on_batch(*resources: str, right: Right = NO_RIGHT) -> Permission:
 
 def on_container(letters: str | None, public: Public = Public.NEVER) -> Permission:
     """Service tokens are never enough."""
-    return Permission("c", letters, _RIGHTS[letters], public=public)
+    return Permission("c", letters, RIGHTS_BY_LETTERS[letters], public=public)
 
 
 def on_batch_in_container() -> Permission:
@@ -135,21 +133,21 @@ def on_batch_in_container() -> Permission:
 
 def on_list_of_blobs(letters: str, public: Public = Public.NEVER) -> Permission:
     return Permission(
-        "c", letters, _RIGHTS[letters], letters, _CONTAINER_OR_DIRECTORY, public=public
+        "c", letters, RIGHTS_BY_LETTERS[letters], letters, _CONTAINER_OR_DIRECTORY, public=public
     )
 
 
 def on_blobs_of_account(letters: str) -> Permission:
     """The reference names the resource type of objects, although the request is to the service."""
-    return Permission("so", letters, _RIGHTS[letters])
+    return Permission("so", letters, RIGHTS_BY_LETTERS[letters])
 
 
 def on_blobs_of_container(letters: str) -> Permission:
-    return Permission("c", letters, _RIGHTS[letters], letters, _CONTAINER)
+    return Permission("c", letters, RIGHTS_BY_LETTERS[letters], letters, _CONTAINER)
 
 
 def on_blob(letters: str, *, if_absent: str | None = None) -> Permission:
-    return Permission("o", letters, _RIGHTS[letters], letters, _CURRENT_BLOB, if_absent)
+    return Permission("o", letters, RIGHTS_BY_LETTERS[letters], letters, _CURRENT_BLOB, if_absent)
 
 
 def on_blocks(letters: str, *, if_absent: str) -> Permission:
@@ -159,13 +157,14 @@ def on_blocks(letters: str, *, if_absent: str) -> Permission:
 def on_blob_or_snapshot(letters: str, public: Public = Public.NEVER) -> Permission:
     """Only for operations that evaluate `snapshot` and `versionid`: with any other, a token for a
     snapshot would change the blob itself."""
-    return Permission("o", letters, _RIGHTS[letters], letters, _BLOB_OR_SNAPSHOT, public=public)
+    return Permission(
+        "o", letters, RIGHTS_BY_LETTERS[letters], letters, _BLOB_OR_SNAPSHOT, public=public
+    )
 
 
 def on_blob_deletion(letters: str) -> Permission:
     """A token for a version is not enough: the deletion of a version needs a letter of its own."""
-    resources = _BLOB_OR_SNAPSHOT - {"bv"}
-    return Permission("o", letters, _RIGHTS[letters], letters, resources)
+    return on_blob_or_snapshot(letters)._replace(resources=_BLOB_OR_SNAPSHOT - {"bv"})
 
 
 READ_BLOB: Final = on_blob_or_snapshot("r", Public.BLOB)
@@ -173,12 +172,12 @@ READ_BLOB: Final = on_blob_or_snapshot("r", Public.BLOB)
 
 
 def on_queue(letters: str | None, service_letters: str | None = None) -> Permission:
-    return _on_queue_or_table("c", letters, service_letters, _RIGHTS[letters])
+    return _on_queue_or_table("c", letters, service_letters, RIGHTS_BY_LETTERS[letters])
 
 
 def on_messages(letters: str, service_letters: str | None) -> Permission:
     # Users who may process messages may peek at them, but not read the properties of the queue.
-    right = Right.PEEK if letters == "r" else _RIGHTS[letters]
+    right = Right.PEEK if letters == "r" else RIGHTS_BY_LETTERS[letters]
     return _on_queue_or_table("o", letters, service_letters, right)
 
 
@@ -189,11 +188,11 @@ def on_table_policies() -> Permission:
 
 def on_tables(letters: str) -> Permission:
     """The reference names both resource types for the list of tables."""
-    return Permission("sc", letters, _RIGHTS[letters])
+    return Permission("sc", letters, RIGHTS_BY_LETTERS[letters])
 
 
 def on_entity(letters: str) -> Permission:
-    return _on_queue_or_table("o", letters, letters, _RIGHTS[letters])
+    return _on_queue_or_table("o", letters, letters, RIGHTS_BY_LETTERS[letters])
 
 
 def _on_queue_or_table(
@@ -206,62 +205,10 @@ def _on_queue_or_table(
 READ_ENTITIES: Final = on_entity("r")
 """Also needed for a query in a batch."""
 
-# Shares, directories and files. The reference has no row for leases of shares, handles, links and
-# renames; their letters follow from what the operations do.
-
-
-def on_shares(letters: str) -> Permission:
-    """For the list of shares."""
-    return Permission("s", letters, Right.SHARES)
-
-
-def on_share(letters: str | None) -> Permission:
-    """Service tokens are never enough, nor are roles for the files in it."""
-    return Permission("c", letters, Right.SHARES)
-
-
-def on_share_permissions(letters: str) -> Permission:
-    """For the security descriptors that a share stores."""
-    return Permission("c", letters, _RIGHTS[letters], letters, _SHARE)
-
-
-def on_list_of_files(letters: str) -> Permission:
-    """The list of a directory, for which an account token needs the resource type of shares."""
-    return Permission("c", letters, _RIGHTS[letters], letters, _SHARE)
-
-
-def on_handles(letters: str) -> Permission:
-    """The handles of a directory or a file, and of everything below it."""
-    return Permission("co", letters, _RIGHTS[letters], letters, _SHARE)
-
-
-def on_directory(letters: str, *, if_absent: str | None = None) -> Permission:
-    """A token for a file is never enough, even if it has the path of the directory."""
-    return Permission("o", letters, _RIGHTS[letters], letters, _SHARE, if_absent)
-
-
-def on_file(letters: str, *, if_absent: str | None = None) -> Permission:
-    return Permission("o", letters, _RIGHTS[letters], letters, _SHARE_OR_FILE, if_absent)
-
-
-def on_hard_link() -> Permission:
-    """A hard link gives a file another name, so a token for one name is not enough. Without `r`, a
-    caller could give a file that he may only write a name under which he may read it."""
-    return Permission("o", "rw", _RIGHTS["rw"], "rw", _SHARE)
-
-
-READ_FILE: Final = on_file("r")
-"""Also needed for the source of a copy."""
-RENAME_FILE_SOURCE: Final = on_file("rw")
-"""Needed for the old path of a file. Without `r`, a caller with only write permission
-could move a file to a place where it can be read."""
-RENAME_DIRECTORY_SOURCE: Final = on_directory("rw")
-
 BLOCKS_CREATED_SINCE: Final = "2026-06-06"
 """The first version in which the letter to create blobs is enough for their blocks."""
 CHALLENGED_SINCE: Final = "2019-12-12"
 """The first version in which anonymous callers are asked to authenticate (401 instead of 404)."""
-
 
 _USERS_ONLY: Final = "Only authentication scheme Bearer is supported."
 FILE_REQUEST_INTENT: Final = "x-ms-file-request-intent"
@@ -373,7 +320,7 @@ def _by_right(
 def _required_right(permission: Permission, extra_letters: str) -> Right:
     right = permission.right
     for letter in extra_letters:
-        right |= _RIGHTS[letter]
+        right |= RIGHTS_BY_LETTERS[letter]
     return right
 
 

@@ -27,7 +27,7 @@ from etagere.protocol.rest import requests
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.sources import requests as source_requests
 from etagere.rules.dates import parse_instant
-from tests.auth.test_permissions import account_token
+from tests.auth.callers import account_token
 from tests.protocol.blob.exchanges import BLOB, CONTAINER, exchange, refusal_code
 
 MOMENT = "2026-01-02T03:04:05.6789012Z"

@@ -12,20 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from etagere.auth.permissions import (
+from etagere.auth.file_permissions import (
     READ_FILE,
-    Permission,
-    on_delegation_key,
     on_directory,
     on_file,
     on_handles,
     on_hard_link,
     on_list_of_files,
-    on_service_properties,
     on_share,
     on_share_permissions,
     on_shares,
 )
+from etagere.auth.permissions import Permission, on_delegation_key, on_service_properties
 from etagere.engine.interface import Refused
 from etagere.model.leases import LeaseVerb
 from etagere.protocol.file.handlers import (

@@ -10,14 +10,8 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from etagere.auth.permissions import (
-    READ_BLOB,
-    READ_FILE,
-    Permit,
-    Public,
-    authorize,
-    refuse_anonymous,
-)
+from etagere.auth.file_permissions import READ_FILE
+from etagere.auth.permissions import READ_BLOB, Permit, Public, authorize, refuse_anonymous
 from etagere.auth.principal import Anonymous, Principal
 from etagere.engine.interface import C, Engine, ReadTxn, Refused, T, unwrap
 from etagere.errors import Refusal

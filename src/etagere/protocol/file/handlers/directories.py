@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from etagere.auth.permissions import RENAME_DIRECTORY_SOURCE
+from etagere.auth.file_permissions import RENAME_DIRECTORY_SOURCE
 from etagere.model.files import (
     CreateDirectory,
     DeleteEntry,

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from etagere.auth.permissions import RENAME_FILE_SOURCE
+from etagere.auth.file_permissions import RENAME_FILE_SOURCE
 from etagere.model.files import (
     CreateFile,
     DeleteEntry,
