@@ -1,7 +1,7 @@
 """The admin process as a child of the supervisor: who may use it, and how it starts.
 
 What the process itself needs is imported by the process, not by the supervisor: the client library
-of Prometheus takes as long to import as a twentieth of the start of a server.
+of Prometheus takes tens of milliseconds to import.
 """
 
 from __future__ import annotations

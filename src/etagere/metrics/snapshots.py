@@ -9,7 +9,7 @@ import msgspec
 
 SNAPSHOT_BYTES_MAX: Final = 192 * 1024
 """The length of a snapshot; that of a datagram is limited, too. A front end whose services have
-answered all operations with 20 statuses each needs half of it."""
+answered all operations with 20 statuses each needs a quarter of it."""
 
 
 class Value(msgspec.Struct, frozen=True, array_like=True):
