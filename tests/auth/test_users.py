@@ -88,6 +88,20 @@ def test_a_user_is_identified_by_object_and_tenant() -> None:
     assert not other.may(Right.READ, "queue")
 
 
+def test_subjects_of_different_issuers_are_different_users() -> None:
+    """Entra ID has two issuers for one tenant; other issuers have no tenants."""
+
+    def identity(**claims: str) -> tuple[str, str]:
+        found = user(Claims(**claims), "mine", {}, intends_backup=False)
+        return found.tenant_id, found.object_id
+
+    first, second = (identity(iss=f"https://{name}.example.com/", sub="s") for name in "ab")
+    assert first != second
+    assert first == identity(iss="https://a.example.com/", sub="s")
+    assert identity(iss="https://a.example.com/", tid="t", oid="o") == ("t", "o")
+    assert identity(iss="https://b.example.com/", tid="t", oid="o") == ("t", "o")
+
+
 # The cache
 
 

@@ -108,8 +108,12 @@ def development() -> Fixture:
 
 
 def test_the_user_of_a_token(configured: Fixture) -> None:
-    assert configured.outcome(signed(KEY)) == User(
-        account=ACCOUNT, object_id=OBJECT_ID, tenant_id=TENANT, rights=ALL_RIGHTS_EVERYWHERE
+    assert configured.outcome(signed(KEY, iat=1)) == User(
+        account=ACCOUNT,
+        object_id=OBJECT_ID,
+        tenant_id=TENANT,
+        rights=ALL_RIGHTS_EVERYWHERE,
+        token_issued=1,
     )
 
 

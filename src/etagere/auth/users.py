@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
@@ -12,7 +13,7 @@ from etagere.auth.roles import Rights, rights_of
 from etagere.settings.oauth import ANY_VALUE, Role, RoleAssignment
 
 NO_ID: Final = "00000000-0000-0000-0000-000000000000"
-"""The object id or tenant of a token that names none."""
+"""The object id of a token that names no user, and the tenant of one that names no issuer."""
 _SECONDS_MAX: Final = 1 << 40
 
 
@@ -48,12 +49,18 @@ def user(claims: Claims, account: str, rights: Rights, *, intends_backup: bool) 
     return User(
         account=account,
         object_id=claims.oid or claims.sub or NO_ID,
-        tenant_id=claims.tid or NO_ID,
+        tenant_id=claims.tid or _tenant_of(claims.iss),
         name=claims.upn or claims.preferred_username or claims.unique_name,
         rights=rights,
         token_issued=_seconds(claims.iat),
         intends_backup=intends_backup,
     )
+
+
+def _tenant_of(issuer: str) -> str:
+    """Returns a tenant id for the users of an issuer without tenants. Subjects are unique only
+    within their issuer."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, issuer)) if issuer else NO_ID
 
 
 def _seconds(time: float | None) -> int:
