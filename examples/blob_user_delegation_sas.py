@@ -5,8 +5,8 @@ signs URLs needs no account key, and a URL never grants more than the user who s
 
 Start the server with `--oauth development --tls self-signed`. It then accepts the token below,
 which nobody signed, and HTTPS, without which the SDKs send no token. Set `REQUESTS_CA_BUNDLE` to
-the file that the server names. With the real service, or with an identity provider, use a
-credential of azure-identity instead.
+the CA, and `AZURE_STORAGE_CONNECTION_STRING` to the connection string; the server prints both. With
+the real service, or with an identity provider, use a credential of azure-identity instead.
 """
 
 from __future__ import annotations

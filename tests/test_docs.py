@@ -143,6 +143,27 @@ def test_the_page_on_configuration_names_every_role() -> None:
     assert of_azure == {*AZURE_NAMES.values()} - delegators | {"Storage Blob Delegator"}
 
 
+def _anchors(page: Path) -> set[str]:
+    """Returns the anchors of the headings of a page, as GitHub and others make them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    links = [
+        (page, link)
+        for page in pages
+        for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    ]
+    assert len(links) > 100
+    for page, link in links:
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), (page.name, link)
+        assert not anchor or anchor in _anchors(target), (page.name, link)
+
+
 _PATH = re.compile(r"`([\w<>/]+(?:\.py)?/?)`")
 _SOURCES = ROOT / "src/etagere"
 

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import base64
 import os
+import textwrap
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +72,7 @@ etagere account rotate mine 2             # leaves key 1 unchanged
 etagere account revoke-delegation-keys mine
 etagere account remove mine"""
 
+_DESCRIPTION_COLUMNS = 92
 _PAGE = 1_000
 _MESSAGES = {
     "AccountAlreadyExists": "account {name} already exists",
@@ -96,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         name: str, act: Callable[[argparse.Namespace, Path], str], summary: str, more: str
     ) -> argparse.ArgumentParser:
         (example,) = (line for line in EXAMPLES.splitlines() if f"account {name}" in line)
-        description = f"{summary.capitalize()}. {more}"
+        description = textwrap.fill(f"{summary.capitalize()}. {more}", _DESCRIPTION_COLUMNS)
         added = verbs.add_parser(
             name, help=summary, description=description, epilog=f"example:\n  {example}"
         )

@@ -23,42 +23,43 @@ from etagere.tls.issuing import (
 _DIRECTORY_DEFAULT: Final = Path("etagere-certificates")
 
 _TRUST: Final = (
-    ("Python SDKs, Azure CLI", "export REQUESTS_CA_BUNDLE={ca}"),
-    ("Python SDKs, asynchronous", "export SSL_CERT_FILE={ca}"),
-    ("one client of a Python SDK", "BlobServiceClient(..., connection_verify={ca!r})"),
-    ("Node.js", "export NODE_EXTRA_CA_CERTS={ca}"),
-    ("Go, AzCopy, .NET on Linux", "export SSL_CERT_FILE={ca}"),
+    ("Python SDKs, Azure CLI", "export REQUESTS_CA_BUNDLE={path}"),
+    ("Python SDKs, asynchronous", "export SSL_CERT_FILE={path}"),
+    ("one client of a Python SDK", "BlobServiceClient(..., connection_verify={literal})"),
+    ("Node.js", "export NODE_EXTRA_CA_CERTS={path}"),
+    ("Go, AzCopy, .NET on Linux", "export SSL_CERT_FILE={path}"),
     (
         "Java",
         "keytool -importcert -noprompt -cacerts -storepass changeit \\\n"
-        "  -alias etagere -file {ca}",
+        "  -alias etagere -file {path}",
     ),
-    ("curl", "curl --cacert {ca} ..., or export CURL_CA_BUNDLE={ca}"),
+    ("curl", "curl --cacert {path} ..., or export CURL_CA_BUNDLE={path}"),
     (
         "Debian, Ubuntu",
-        "sudo cp {ca} /usr/local/share/ca-certificates/etagere.crt &&\n"
+        "sudo cp {path} /usr/local/share/ca-certificates/etagere.crt &&\n"
         "  sudo update-ca-certificates",
     ),
     (
         "Fedora, Red Hat",
-        "sudo cp {ca} /etc/pki/ca-trust/source/anchors/etagere.pem &&\n  sudo update-ca-trust",
+        "sudo cp {path} /etc/pki/ca-trust/source/anchors/etagere.pem &&\n  sudo update-ca-trust",
     ),
-    ("Windows", "certutil -user -addstore Root {ca}"),
+    ("Windows", "certutil -user -addstore Root {path}"),
     (
         "macOS",
         "security add-trusted-cert -r trustRoot \\\n"
-        "  -k ~/Library/Keychains/login.keychain-db {ca}",
+        "  -k ~/Library/Keychains/login.keychain-db {path}",
     ),
-    ("Chrome on Linux", "certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n etagere -i {ca}"),
-    ("Firefox", "Settings, Certificates, View Certificates, Authorities, Import: {ca}"),
+    ("Chrome on Linux", "certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n etagere -i {path}"),
+    ("Firefox", "Settings, Certificates, View Certificates, Authorities, Import: {path}"),
 )
-"""How to make clients trust a CA."""
+"""How to make clients trust a CA: `path` is quoted for a shell, `literal` for Python."""
 
 
 def _trust(ca: str) -> str:
+    path, literal = shlex.quote(ca), repr(ca)
     lines = []
     for client, how in _TRUST:
-        first, *more = how.format(ca=ca).splitlines()
+        first, *more = how.format(path=path, literal=literal).splitlines()
         lines += [f"  {client:<27} {first}", *(f"{'':30}{line}" for line in more)]
     return "\n".join(lines)
 
@@ -180,13 +181,11 @@ def _days(text: str) -> int:
 
 def _report(certificates: DevelopmentCertificates, issued: Issued) -> str:
     files = certificates.files
-    ca, server, key = (
-        shlex.quote(str(path.absolute()))
-        for path in (files.authority, files.server, files.server_key)
-    )
+    ca = str(files.authority.absolute())
+    server, key = (shlex.quote(str(path.absolute())) for path in (files.server, files.server_key))
     names = ", ".join(map(str, names_of(issued.certificate)))
     return f"""\
-CA           {ca}
+CA           {shlex.quote(ca)}
 certificate  {server}
 key          {key}
 names        {names}

@@ -39,11 +39,13 @@ Queries the processes of a running server, and shows:
   - each process and how often it was restarted;
   - for each background job the last success, the consecutive failures and the last error;
   - free disk space, the reserve, and the sizes of the ledger and its write-ahead log;
-  - the difference between the store's date and the clock of this machine.
+  - the difference between the store's date and the clock of this machine;
+  - with TLS, how long the certificate is still valid.
 
 Problems are listed at the end. The following are problems: the server is not running; a
 process is not running, keeps failing or does not respond; a job has failed three times in a
-row; the disk is full; the store's date differs from the clock by more than five minutes.
+row; the disk is full; the store's date differs from the clock by more than five minutes; the
+certificate has expired.
 
 Exit status: 0 if the server is healthy, 1 if there are problems, 2 if the command failed."""
 EXAMPLES = """\
