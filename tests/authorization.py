@@ -52,7 +52,8 @@ class Rule(NamedTuple):
     public: str
     """The public access level of the container that anonymous callers need, or an empty string."""
     actions: tuple[frozenset[str], ...]
-    """Sets of actions: the role of a user must grant all actions of one. None: no role is enough."""
+    """Sets of actions: the role of a user must grant all actions of one. Without a set, no role is
+    enough."""
 
     def allows_user(self, role: str, service: str) -> bool:
         """Returns whether a user with this role may send the request to this service."""
