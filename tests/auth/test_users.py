@@ -9,6 +9,7 @@ from etagere.auth.key_set import KeySet
 from etagere.auth.known_users import KnownUser, KnownUsers, digest
 from etagere.auth.roles import Right, rights_of
 from etagere.auth.users import NO_ID, RoleMap, user
+from etagere.rules.delegation import check_user_ids
 from etagere.settings.oauth import Role, parse_role_assignments
 
 
@@ -88,6 +89,7 @@ def test_a_user_is_identified_by_object_and_tenant() -> None:
     assert not other.may(Right.READ, "queue")
 
 
+<<<<<<< HEAD
 def test_subjects_of_different_issuers_are_different_users() -> None:
     """Entra ID has two issuers for one tenant; other issuers have no tenants."""
 
@@ -100,6 +102,22 @@ def test_subjects_of_different_issuers_are_different_users() -> None:
     assert first == identity(iss="https://a.example.com/", sub="s")
     assert identity(iss="https://a.example.com/", tid="t", oid="o") == ("t", "o")
     assert identity(iss="https://b.example.com/", tid="t", oid="o") == ("t", "o")
+=======
+def test_users_of_different_issuers_are_different() -> None:
+    """Subjects are unique only within an issuer."""
+    issuers = ("https://a.example.com/", "https://b.example.com/", "")
+    users = [user(Claims(iss=iss, sub="s"), "mine", {}, intends_backup=False) for iss in issuers]
+    tenants = [one.tenant_id for one in users]
+    assert len(set(tenants)) == 3
+    assert all(check_user_ids(tenant) is None for tenant in tenants)
+
+
+def test_users_without_an_id_have_no_user_delegation_keys() -> None:
+    nobody = user(Claims(iss="https://a.example.com/"), "mine", {}, intends_backup=False)
+    assert check_user_ids(nobody.tenant_id, nobody.object_id) is not None
+    named = user(Claims(), "mine", {}, intends_backup=False, default_id=NO_ID)
+    assert check_user_ids(named.tenant_id, named.object_id) is None
+>>>>>>> cred
 
 
 # The cache

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from etagere.tls import development
 from etagere.tls.development import DevelopmentCertificates
@@ -67,6 +68,12 @@ def test_wrong_names(text: str) -> None:
 def test_names_that_a_ca_permits(name: str, permitted: bool) -> None:
     authority = new_authority([parse_name("storage.example"), parse_name("10.0.0.1")], NOW)
     assert permits(authority.certificate, parse_name(name)) is permitted
+
+
+def test_a_ca_issues_certificates_for_servers_only() -> None:
+    extensions = new_authority([], NOW).certificate.extensions
+    usage = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert [*usage] == [ExtendedKeyUsageOID.SERVER_AUTH]
 
 
 def test_files_and_lifetimes(tmp_path: Path) -> None:

@@ -13,7 +13,11 @@ from etagere.auth.roles import Rights, rights_of
 from etagere.settings.oauth import ANY_VALUE, Role, RoleAssignment
 
 NO_ID: Final = "00000000-0000-0000-0000-000000000000"
+<<<<<<< HEAD
 """The object id of a token that names no user, and the tenant of one that names no issuer."""
+=======
+"""The object id of a token of development mode, and the tenant of a token, that names none."""
+>>>>>>> cred
 _SECONDS_MAX: Final = 1 << 40
 
 
@@ -45,10 +49,18 @@ def _roles_in(account: str, found: Iterable[RoleAssignment]) -> set[Role]:
     return {assigned.role for assigned in found if assigned.account in {"", account}}
 
 
-def user(claims: Claims, account: str, rights: Rights, *, intends_backup: bool) -> User:
+def user(
+    claims: Claims, account: str, rights: Rights, *, intends_backup: bool, default_id: str = ""
+) -> User:
+    """`default_id` is the object id of a token that names no user. Users with an empty one get no
+    user delegation keys: all of them would share the same keys, and the rights of each other."""
     return User(
         account=account,
+<<<<<<< HEAD
         object_id=claims.oid or claims.sub or NO_ID,
+=======
+        object_id=claims.oid or claims.sub or default_id,
+>>>>>>> cred
         tenant_id=claims.tid or _tenant_of(claims.iss),
         name=claims.upn or claims.preferred_username or claims.unique_name,
         rights=rights,
@@ -66,3 +78,9 @@ def _tenant_of(issuer: str) -> str:
 def _seconds(time: float | None) -> int:
     """Returns a time of a token, which may be any number, as one that can be stored."""
     return 0 if time is None else int(min(max(time, 0), _SECONDS_MAX))
+
+
+def _tenant_of(issuer: str) -> str:
+    """Returns the tenant of users whose tokens name none. Other issuers may have users with the
+    same subject."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, issuer)) if issuer else NO_ID

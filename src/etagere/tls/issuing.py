@@ -1,7 +1,8 @@
 """Issues certificates for development: of a certificate authority (CA), and of servers.
 
 The authority may only issue certificates for the names that it was created for (RFC 5280, section
-4.2.1.10), so that trusting it does not put other sites at risk if its key is stolen.
+4.2.1.10), and only for servers: constraints on names do not restrict certificates for e-mail or
+code. So trusting it puts nothing else at risk if its key is stolen.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ SERVER_DAYS_MAX: Final = 397
 """The longest lifetime that browsers accept."""
 AUTHORITY_DAYS: Final = 3650
 _RSA_BITS: Final = 2048
+_SERVERS_ONLY: Final = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
 # The clocks of clients may be a little behind.
 _BACKDATED: Final = datetime.timedelta(hours=1)
 
@@ -96,6 +98,7 @@ def new_authority(names: Iterable[Name], now: datetime.datetime) -> Issued:
         _builder(subject, subject, key, now, AUTHORITY_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
+        .add_extension(_SERVERS_ONLY, critical=False)
         .add_extension(x509.NameConstraints(_permitted(names), None), critical=True)
         .sign(key, hashes.SHA256())
     )
@@ -124,7 +127,7 @@ def new_server_certificate(
     certificate = (
         builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(digital_signature=True, key_encipherment=use_rsa), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(_SERVERS_ONLY, critical=False)
         .add_extension(x509.SubjectAlternativeName(map(_general, names)), critical=False)
         .add_extension(issuer_key, critical=False)
         .sign(authority.key, hashes.SHA256())

@@ -21,7 +21,7 @@ from etagere.auth.principal import User
 from etagere.auth.request import RestRequest
 from etagere.auth.roles import ALL_RIGHTS_EVERYWHERE, Rights
 from etagere.auth.shared_key import failed
-from etagere.auth.users import RoleMap, user
+from etagere.auth.users import NO_ID, RoleMap, user
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
 from etagere.jobs.supervision import Job
@@ -150,7 +150,8 @@ class UserAuthenticator:
         rights = self._roles.rights(claims, account)
         if rights is None:
             rights = ALL_RIGHTS_EVERYWHERE if self._keys is None else _NO_RIGHTS
-        return user(claims, account, rights, intends_backup=intends_backup)
+        default_id = NO_ID if self._keys is None else ""
+        return user(claims, account, rights, intends_backup=intends_backup, default_id=default_id)
 
     def _unusable(self, exchange: Exchange, fault: TokenFault) -> Refused:
         return Refused(refuse_bearer(exchange.request.service, exchange.version, fault))
