@@ -89,20 +89,6 @@ def test_a_user_is_identified_by_object_and_tenant() -> None:
     assert not other.may(Right.READ, "queue")
 
 
-<<<<<<< HEAD
-def test_subjects_of_different_issuers_are_different_users() -> None:
-    """Entra ID has two issuers for one tenant; other issuers have no tenants."""
-
-    def identity(**claims: str) -> tuple[str, str]:
-        found = user(Claims(**claims), "mine", {}, intends_backup=False)
-        return found.tenant_id, found.object_id
-
-    first, second = (identity(iss=f"https://{name}.example.com/", sub="s") for name in "ab")
-    assert first != second
-    assert first == identity(iss="https://a.example.com/", sub="s")
-    assert identity(iss="https://a.example.com/", tid="t", oid="o") == ("t", "o")
-    assert identity(iss="https://b.example.com/", tid="t", oid="o") == ("t", "o")
-=======
 def test_users_of_different_issuers_are_different() -> None:
     """Subjects are unique only within an issuer."""
     issuers = ("https://a.example.com/", "https://b.example.com/", "")
@@ -117,7 +103,6 @@ def test_users_without_an_id_have_no_user_delegation_keys() -> None:
     assert check_user_ids(nobody.tenant_id, nobody.object_id) is not None
     named = user(Claims(), "mine", {}, intends_backup=False, default_id=NO_ID)
     assert check_user_ids(named.tenant_id, named.object_id) is None
->>>>>>> cred
 
 
 # The cache

@@ -13,11 +13,7 @@ from etagere.auth.roles import Rights, rights_of
 from etagere.settings.oauth import ANY_VALUE, Role, RoleAssignment
 
 NO_ID: Final = "00000000-0000-0000-0000-000000000000"
-<<<<<<< HEAD
-"""The object id of a token that names no user, and the tenant of one that names no issuer."""
-=======
 """The object id of a token of development mode, and the tenant of a token, that names none."""
->>>>>>> cred
 _SECONDS_MAX: Final = 1 << 40
 
 
@@ -56,23 +52,13 @@ def user(
     user delegation keys: all of them would share the same keys, and the rights of each other."""
     return User(
         account=account,
-<<<<<<< HEAD
-        object_id=claims.oid or claims.sub or NO_ID,
-=======
         object_id=claims.oid or claims.sub or default_id,
->>>>>>> cred
         tenant_id=claims.tid or _tenant_of(claims.iss),
         name=claims.upn or claims.preferred_username or claims.unique_name,
         rights=rights,
         token_issued=_seconds(claims.iat),
         intends_backup=intends_backup,
     )
-
-
-def _tenant_of(issuer: str) -> str:
-    """Returns a tenant id for the users of an issuer without tenants. Subjects are unique only
-    within their issuer."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, issuer)) if issuer else NO_ID
 
 
 def _seconds(time: float | None) -> int:
