@@ -350,7 +350,6 @@ def test_wrong_ports(name: str, written: str) -> None:
                 "https:///path",
                 "https://a b/",
                 "https://a,b/",
-                "https://user@host/",
                 "https://host:99999/",
                 "https://host/#part",
                 "https://host/\npath",
@@ -499,6 +498,14 @@ def assert_secret(error: BaseException) -> None:
     for key in (KEY, KEY2, "QUJD"):
         for at in range(0, len(key) - 3, 4):
             assert key[at : at + 4] not in output
+
+
+@pytest.mark.parametrize("flag", ["--oauth-keys", "--oauth-authority", "--copy-source"])
+def test_errors_of_urls_do_not_show_secrets(flag: str) -> None:
+    for url in (f"https://user:{KEY}@host/path", f"ftp://host/path?sig={KEY}"):
+        with pytest.raises(BadSetting, match="host/path") as caught:
+            load(parse(flag, url), {})
+        assert_secret(caught.value)
 
 
 @pytest.mark.parametrize(("written", "message"), WRONG_ACCOUNTS)

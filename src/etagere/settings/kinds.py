@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,6 +29,7 @@ from etagere.settings.values import (
 T = TypeVar("T")
 
 _DIGITS_MAX = 9
+_USER: Final = re.compile(r"//.*@")
 _WORDS: Final = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
@@ -196,6 +198,13 @@ class AccountNames(Kind[frozenset[str]]):
         parser.add_argument(flag, action="append", metavar=self.metavar, **options)
 
 
+def _without_secrets(url: str) -> str:
+    """Returns what a message may show of a URL: not its password and not its query, which may
+    contain a signature."""
+    address, question_mark, _ = url.partition("?")
+    return _USER.sub("//…@", address) + ("?…" if question_mark else "")
+
+
 class CopySources(Kind[tuple[CopySource, ...]]):
     metavar = "HOST[:PORT]"
 
@@ -208,7 +217,7 @@ class CopySources(Kind[tuple[CopySource, ...]]):
             try:
                 sources.append(parse_copy_source(text))
             except ValueError as error:
-                raise Wrong(f"{text!r} {error}") from None
+                raise Wrong(f"{_without_secrets(text)!r} {error}") from None
         return tuple(dict.fromkeys(sources))
 
     def from_toml(self, value: object, _folder: Path) -> tuple[CopySource, ...]:
@@ -251,7 +260,7 @@ class Url(Kind[str]):
         try:
             return parse_url(text.strip())
         except ValueError:
-            raise Wrong(f"{text!r} is not an http or https URL") from None
+            raise Wrong(f"{_without_secrets(text)!r} is not an http or https URL") from None
 
 
 class KeySets(Kind[KeySetSource]):
@@ -263,7 +272,7 @@ class KeySets(Kind[KeySetSource]):
         try:
             return parse_key_set_source(text.strip())
         except ValueError as error:
-            raise Wrong(f"{text!r} {error}") from None
+            raise Wrong(f"{_without_secrets(text)!r} {error}") from None
 
     def from_toml(self, value: object, folder: Path) -> KeySetSource:
         """Relative paths in a file are relative to the file."""
