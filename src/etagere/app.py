@@ -109,7 +109,7 @@ class DirectoryInUse(CannotUse):
 def _using(directory: Path) -> Iterator[None]:
     try:
         yield
-    except (ledger.NotALedger, ledger.SchemaTooNew) as error:
+    except (ledger.NotALedger, ledger.SchemaTooNew, restoring.NotAStore) as error:
         raise CannotUse(str(error)) from error
     except ledger.DatabaseError as error:
         raise CannotUse(f"the ledger in {directory} cannot be used: {error}") from error
@@ -124,11 +124,8 @@ def claim(directory: Path, *, to_restore: bool = False) -> int:
     """Locks the data directory for as long as the returned descriptor is open in this process or a
     child."""
     with _using(directory):
-        if not to_restore and restoring.is_interrupted(directory):
-            raise CannotUse(
-                f"{directory} is not a store: the restoration of a backup was interrupted. Run "
-                "`etagere restore` again."
-            )
+        if not to_restore:
+            restoring.require_store(directory)
         directories.make(directory)
         descriptor = directories.open_private(directory / directories.LOCK_NAME)
     began = time.monotonic()
@@ -142,6 +139,9 @@ def claim(directory: Path, *, to_restore: bool = False) -> int:
                 os.close(descriptor)
                 raise DirectoryInUse(f"{directory} is in use by another etagere process") from None
             time.sleep(0.02)
+    if not to_restore and restoring.is_interrupted(directory):
+        os.close(descriptor)
+        raise DirectoryInUse(f"a backup was being restored to {directory}; try again")
     # Files from older versions, or copied ones, may be readable by other users.
     for name in _OWN_NAMES:
         directories.make_private(directory / name)

@@ -89,7 +89,7 @@ def test_an_interrupted_backup_leaves_earlier_points_usable(
             shutil.rmtree(backup)
             shutil.copytree(stores.backup, backup)
     assert 0 < added < calls / step / 2
-    _interrupted_backup(stores, backup, calls // 2, strike)
+    assert _interrupted_backup(stores, backup, 12, strike) == [stores.point.name]
     point = back_up(stores.second, backup)
     assert not list((backup / "temporary").iterdir())
     # Nothing is left of what was interrupted.

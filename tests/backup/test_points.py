@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from msgspec.structs import replace
 
 from etagere.backup import taking
 from etagere.backup.packs import Damaged
+from etagere.backup.points import Point
 from etagere.backup.repository import CannotBackUp, locked_for_reading, locked_for_writing
-from etagere.backup.restoring import restore
+from etagere.backup.restoring import INSTALLING_NAME, restore
 from etagere.backup.taking import take
 from etagere.bodies.contents import EXTENTS
 from etagere.bodies.files import segment_path
@@ -313,3 +315,42 @@ def test_the_writer_learns_that_the_ledger_is_being_copied(built: Path) -> None:
     with copy_lock.copying(built), copy_lock.copying(built):
         assert copy_lock.is_being_copied(built)
     assert not copy_lock.is_being_copied(built)
+
+
+def test_a_point_does_not_take_the_place_of_a_removed_one(store: Path, tmp_path: Path) -> None:
+    """Others may use the pack of its ledger. The clock stands still or was set back."""
+    backup, now = tmp_path / "backup", datetime(2026, 1, 2, tzinfo=UTC)
+
+    def back_up_now() -> Point:
+        return take(store, backup, no_progress, now=lambda: now)
+
+    first = back_up_now()
+    asyncio.run(change(store, {"one": 40_000}))
+    second = back_up_now()
+    with locked_for_writing(backup) as repository:
+        repository.remove([first.name])
+    asyncio.run(change(store, {"two": 40_000}))
+    third = back_up_now()
+    assert len({first.name, second.name, third.name}) == 3
+    assert verified(backup).is_clean
+    restored(backup, second.name, tmp_path / "second")
+    restored(backup, third.name, tmp_path / "third")
+
+
+def test_a_directory_that_a_point_is_restored_to_is_not_backed_up(
+    store: Path, tmp_path: Path
+) -> None:
+    backup = tmp_path / "backup"
+    point = back_up(store, backup)
+
+    def restore_meanwhile(phase: str, _done: int, _total: int) -> None:
+        if phase == "segments":
+            with locked_for_reading(backup) as repository:
+                restore(repository, point, store, no_progress)
+
+    with pytest.raises(CannotBackUp, match="meanwhile"):
+        take(store, tmp_path / "other", restore_meanwhile)
+    (store / INSTALLING_NAME).mkdir()
+    with pytest.raises(CannotBackUp, match="interrupted"):
+        back_up(store, tmp_path / "other")
+    assert not list((tmp_path / "other" / "points").iterdir())

@@ -62,6 +62,11 @@ class Repository:
         """Returns the names of all points, including those with damaged manifests."""
         return _names(self._points, _POINT_SUFFIX)
 
+    def used_names(self) -> set[str]:
+        """Returns the names that a new point must not have: those of points, and of ledger packs,
+        which remain when their point is removed if later ones use them."""
+        return {*self.point_names(), *_names(self.ledger, _PACK_SUFFIX)}
+
     def find(self, name: str) -> Point:
         if name not in self.point_names():
             raise CannotBackUp(f"{self.directory} has no point {name}; see --list")
@@ -95,11 +100,14 @@ class Repository:
     # Packs
 
     def prepare(self) -> None:
-        """Creates what is missing of the directory, and removes what an interrupted backup left in
-        `temporary`."""
+        """Creates what is missing of the directory, and removes what an interrupted backup left,
+        except for packs of segments, which the next one can use."""
         for folder in (self._points, self.ledger, self.segments, self.temporary):
             self.files.make_directory(folder)
+        # An interrupted backup may have created them.
+        self.files.sync_directory(self.directory)
         self.clear_temporary()
+        self._sweep_ledger()
 
     def clear_temporary(self) -> None:
         for path in list(self.temporary.iterdir()):
@@ -121,13 +129,16 @@ class Repository:
     def sweep(self) -> None:
         """Removes packs that no point uses. Does nothing if a manifest cannot be read: the packs of
         that point are not known."""
+        self._sweep_ledger()
         found, damages = self.points()
-        if damages:
-            return
-        used = [use for point in found for use in point.ledger.packs]
-        self._sweep(self.ledger, used)
-        used = [use for point in found for segment in point.segments for use in segment.packs]
-        self._sweep(self.segments, used)
+        if not damages:
+            used = [use for point in found for segment in point.segments for use in segment.packs]
+            self._sweep(self.segments, used)
+
+    def _sweep_ledger(self) -> None:
+        found, damages = self.points()
+        if not damages:
+            self._sweep(self.ledger, [use for point in found for use in point.ledger.packs])
 
     def _sweep(self, folder: Path, used: Iterable[PackUse]) -> None:
         kept = {use.name for use in used}

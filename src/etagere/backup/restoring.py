@@ -29,11 +29,24 @@ INSTALLING_NAME = "restore.installing"
 _LEDGER_NAMES = tuple(f"{ledger.DATABASE_NAME}{suffix}" for suffix in ("-shm", "-wal", ""))
 
 
+class NotAStore(CannotBackUp):
+    """A point was not completely restored to a directory."""
+
+
 def is_interrupted(directory: Path) -> bool:
     """Returns whether a restoration was interrupted so that the directory is not a store."""
     if (directory / INSTALLING_NAME).exists():
         return True
     return (directory / PARTIAL_NAME).exists() and not ledger.database_path(directory).exists()
+
+
+def require_store(directory: Path) -> None:
+    """Raises `NotAStore` where a restoration was interrupted."""
+    if is_interrupted(directory):
+        raise NotAStore(
+            f"{directory} is not a store: the restoration of a backup was interrupted. Run "
+            "`etagere restore` again."
+        )
 
 
 def require_target(directory: Path, *, replace: bool) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import etagere
-from etagere.backup import points
+from etagere.backup import points, restoring
 from etagere.backup.files import Files
 from etagere.backup.ledgers import add_ledger
 from etagere.backup.points import LedgerUse, Point, SegmentUse
@@ -99,14 +99,14 @@ class _Taking:
         last = known[-1] if known else None
         sequence = last.sequence + 1 if last is not None else 1
         taken = self._now()
-        name = _name(taken, repository.point_names())
+        name = _name(taken, repository.used_names())
         copy = repository.temporary / ledger.DATABASE_NAME
         copier = SegmentCopier(repository, self._directory)
+        database = ledger.database_path(self._directory)
         coordinator = LocalCoordinator(self._directory)
         try:
             # Like every reader, a backup pins before its snapshot.
-            with coordinator.pin() as pin:
-                database = ledger.database_path(self._directory)
+            with _not_replaced(self._directory), coordinator.pin() as pin:
                 self._require_space(database.stat().st_size)
                 copy_ledger(self._directory, copy, Config(), self._progress)
                 with LedgerFile(copy) as file:
@@ -168,13 +168,29 @@ class _Taking:
             raise OSError(errno.ENOSPC, text)
 
 
+@contextlib.contextmanager
+def _not_replaced(directory: Path) -> Iterator[None]:
+    """Raises `CannotBackUp` if a point is restored to the data directory meanwhile."""
+    database = ledger.database_path(directory)
+    # As long as it is open, no other file is taken for it. Closing it releases no lock of SQLite.
+    opened = os.open(database, os.O_PATH | os.O_CLOEXEC)
+    try:
+        restoring.require_store(directory)
+        yield
+        restoring.require_store(directory)
+        if not os.path.samestat(os.fstat(opened), database.stat()):
+            raise CannotBackUp(f"a backup was restored to {directory} meanwhile")
+    finally:
+        os.close(opened)
+
+
 def _require_apart(directory: Path, target: Path) -> None:
     data, backup = directory.resolve(), target.resolve()
     if data == backup or data in backup.parents or backup in data.parents:
         raise CannotBackUp(f"{target} and the data directory {directory} contain each other")
 
 
-def _name(taken: datetime, names: list[str]) -> str:
+def _name(taken: datetime, names: Container[str]) -> str:
     """Returns a new name for a point: its time, and a number if there is one of that second."""
     name, number = taken.strftime(_NAME_FORMAT), 1
     unique = name
