@@ -10,7 +10,7 @@ import pytest
 
 from etagere.engine.interface import Fault, FaultReason
 from etagere.model.files import EntryPath
-from etagere.opens.remote import SOCKET_NAME, OpensServer, RemoteOpens
+from etagere.opens.remote import SOCKET_NAME, OpensServer, RemoteOpens, store_writes
 from etagere.rules.opens import Access, RestAccess
 from tests.opens.contents_fixture import ContentsFixture, contents_test
 from tests.opens.fixture import R, W, opened
@@ -40,6 +40,21 @@ async def test_another_process_sees_gathered_writes(f: ContentsFixture) -> None:
     f.watched.fault = None
     assert await _read(f, remote) == b"xb23"
     await server.close()
+
+
+@contents_test
+async def test_another_process_learns_whether_everything_is_stored(f: ContentsFixture) -> None:
+    await f.start()
+    server = OpensServer(f.directory, f.table, f.contents)
+    handle = await f.opened_file(data=b"0123")
+    await f.smb_write(handle, 0, b"ab")
+    f.watched.fault = Fault(FaultReason.DISK_FULL, "no space")
+    assert not await store_writes(f.directory, 0.05)
+    f.watched.fault = None
+    assert await store_writes(f.directory, 5.0)
+    assert await f.stored_bytes() == b"ab23"
+    await server.close()
+    assert not await store_writes(f.directory, 5.0)
 
 
 @contents_test

@@ -373,15 +373,17 @@ class FileContents:
         del self._files[file.entry.id]
         self._opens.forget_if_idle(file.share)
 
-    async def store_all(self, seconds_max: float) -> None:
-        """Stores everything that was written so far. What cannot be stored is tried again."""
+    async def store_all(self, seconds_max: float) -> bool:
+        """Stores everything that was written so far, and returns whether it could. What cannot be
+        stored is tried again."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
                 while True:
                     flushes = [file.flush() for file in self._files.values()]
                     if not any(await asyncio.gather(*flushes, return_exceptions=True)):
-                        return
+                        return True
                     await asyncio.sleep(_TRY_SECONDS)
+        return False
 
     async def close(self) -> None:
         """Stores the rest before the process ends."""

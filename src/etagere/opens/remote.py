@@ -95,7 +95,9 @@ class _Failed(Part, frozen=True, tag="failed"):
 
 
 class _Stored(Part, frozen=True, tag="stored"):
-    """Everything that could be stored was stored."""
+    """What could be stored was stored."""
+
+    is_all: bool
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -161,19 +163,18 @@ class RemoteOpens:
 
 async def store_writes(directory: Path, seconds_max: float) -> bool:
     """Makes a server store what SMB clients have written so far, as far as it can in this time.
-    Returns whether a server has answered."""
+    Returns whether it has stored all of it."""
     try:
         with unix_address(directory / SOCKET_NAME) as address:
             reader, writer = await asyncio.open_unix_connection(address)
         try:
             await _send(writer, _StoreWrites(seconds_max))
             async with asyncio.timeout(seconds_max + _REQUEST_SECONDS_MAX):
-                _decode_stored(await _receive(reader))
+                return _decode_stored(await _receive(reader)).is_all
         finally:
             writer.close()
     except (OSError, EOFError, ValueError, msgspec.MsgspecError):
         return False
-    return True
 
 
 class OpensServer:
@@ -201,9 +202,9 @@ class OpensServer:
             async with asyncio.timeout(_REQUEST_SECONDS_MAX):
                 asked = _decode_asked(await _receive(reader))
             if isinstance(asked, _StoreWrites):
-                if self._contents is not None:
-                    await self._contents.store_all(asked.seconds_max)
-                await _send(writer, _Stored())
+                contents = self._contents
+                is_all = contents is None or await contents.store_all(asked.seconds_max)
+                await _send(writer, _Stored(is_all))
             else:
                 await self._admit(asked, reader, writer)
         except (OSError, EOFError, TimeoutError, ValueError, msgspec.MsgspecError) as error:

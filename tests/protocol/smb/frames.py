@@ -64,8 +64,8 @@ class Response(NamedTuple):
 class _NoContents:
     """The contents of files, to which nobody writes."""
 
-    async def store_all(self, seconds_max: float) -> None:
-        pass
+    async def store_all(self, seconds_max: float) -> bool:
+        return True
 
 
 class SmbFixture:
