@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -63,6 +64,18 @@ def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     same = keys.current()
     clock.now += 1
     assert keys.current() is same
+
+
+def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    path, pipe, clock = tmp_path / "keys.json", tmp_path / "pipe", FakeClock()
+    write(path, ONE)
+    os.mkfifo(pipe)
+    keys = FileKeys(path, clock)
+    pipe.replace(path)
+    clock.now += 1
+    assert ids(keys.current()) == {"one"}
+    with pytest.raises(KeysUnavailable, match="not a regular file"):
+        FileKeys(path)
 
 
 @pytest.mark.parametrize("text", [BAD, b"", b"{", None])

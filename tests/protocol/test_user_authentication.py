@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from etagere.auth import bearer
-from etagere.auth.challenges import BearerChallenge
+from etagere.auth.challenges import BearerChallenge, TokenFault
 from etagere.auth.key_set import KeySet, parse_key_set
 from etagere.auth.principal import User
 from etagere.auth.roles import ALL_RIGHTS_EVERYWHERE
@@ -57,7 +57,10 @@ class Fixture:
         users = UserAuthenticator(chosen, keys)
         self._authenticator = Authenticator(MemoryEngine(), chosen, {}, users)
 
-    def outcome(
+    def outcome(self, token: str, **options: Any) -> User | Refusal:
+        return asyncio.run(self.authenticate(token, **options))
+
+    async def authenticate(
         self,
         token: str,
         *,
@@ -81,7 +84,7 @@ class Fixture:
         request = Request("GET", f"/{account}/c/b".encode(), [], fields, body)
         request.client, request.secure = client, secure
         try:
-            found = asyncio.run(self._authenticator.authenticate(Exchange(service, request)))
+            found = await self._authenticator.authenticate(Exchange(service, request))
         except Refused as refused:
             return refused.refusal
         assert isinstance(found, User)
@@ -328,3 +331,31 @@ def test_tokens_in_development_mode_are_parsed_once(
     first = development.outcome(token)
     monkeypatch.setattr(bearer, "parse", None)
     assert development.outcome(token) is first
+
+
+def test_others_are_served_between_two_verifications(
+    configured: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody can send tokens on many connections."""
+    passes = [0]
+    verified_in: list[int] = []
+    verify = bearer.verify
+
+    def note(*arguments: Any) -> bearer.Claims | TokenFault:
+        verified_in.append(passes[0])
+        return verify(*arguments)
+
+    async def serve_others() -> None:
+        while True:
+            passes[0] += 1
+            await asyncio.sleep(0)
+
+    async def attack() -> None:
+        others = asyncio.create_task(serve_others())
+        tokens = [signed(ec_key("mallory"), {"kid": "first"}, jti=str(one)) for one in range(5)]
+        await asyncio.gather(*map(configured.authenticate, tokens))
+        others.cancel()
+
+    monkeypatch.setattr(bearer, "verify", note)
+    asyncio.run(attack())
+    assert len(set(verified_in)) == len(verified_in) == 5

@@ -6,6 +6,7 @@ them take a while to load.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -71,6 +72,7 @@ class UserAuthenticator:
         self._skew_seconds = 0 if keys is None else bearer.CLOCK_SKEW_SECONDS
         self._roles = RoleMap(settings.oauth_roles)
         self._known = KnownUsers()
+        self._verifying = asyncio.Lock()
 
     def jobs(self) -> list[Job]:
         """Returns the jobs of each front end: to fetch the keys, if they have a URL."""
@@ -121,13 +123,18 @@ class UserAuthenticator:
         """Returns the user of a new token, and the keys that verified it."""
         request = exchange.request
         keys = None
-        if self._keys is None:
-            claims = bearer.parse(token)
-        else:
-            keys = self._keys.current()
-            claims = bearer.verify(token, keys, self._settings.oauth_issuers)
-            if claims is TokenFault.UNKNOWN_KEY:
-                keys = await self._keys.renewed()
+        async with self._verifying:
+            # A verification takes up to a millisecond, and anybody can send tokens on many
+            # connections. Other requests are served between two of them.
+            await asyncio.sleep(0)
+            if self._keys is None:
+                claims = bearer.parse(token)
+            else:
+                keys = self._keys.current()
+                claims = bearer.verify(token, keys, self._settings.oauth_issuers)
+        if claims is TokenFault.UNKNOWN_KEY and self._keys is not None:
+            current, keys = keys, await self._keys.renewed()
+            if keys is not current:
                 claims = bearer.verify(token, keys, self._settings.oauth_issuers)
         if isinstance(claims, TokenFault):
             raise self._unusable(exchange, claims)
