@@ -52,12 +52,8 @@ class Rule(NamedTuple):
     public: str
     """The public access level of the container that anonymous callers need, or an empty string."""
     actions: tuple[frozenset[str], ...]
-<<<<<<< HEAD
     """Sets of actions: the role of a user must grant all actions of one. If there is none, no role
     is enough."""
-=======
-    """Sets of actions: the role of a user must grant all of one set. None: no role is enough."""
->>>>>>> 844f23d (Separate the data directory from starting a server)
 
     def allows_user(self, role: str, service: str) -> bool:
         """Returns whether a user with this role may send the request to this service."""
