@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
@@ -25,6 +26,7 @@ from etagere.rules.dates import format_second
 from etagere.rules.delegation import check_user_ids
 
 _LABEL: Final = "user delegation key"
+_GUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def key_time(ticks: int) -> str:
@@ -80,15 +82,20 @@ def check_key(sas: Sas) -> Refusal | None:
 
 
 def check_required_user(holder: TokenHolder, user: User | None) -> Refusal | None:
-    """Refuses a token that needs the bearer token of another user. GUIDs have no case."""
+    """Refuses a token that needs the bearer token of another user."""
     if user is None:
         return failed("The token is valid only together with the bearer token of a user.")
-    if (
-        user.object_id.lower() != holder.required_user.lower()
-        or user.tenant_id.lower() != holder.required_tenant.lower()
+    if not (
+        _is_same(user.object_id, holder.required_user)
+        and _is_same(user.tenant_id, holder.required_tenant)
     ):
         return failed("The bearer token is not of the user that the parameter sduoid names.")
     return None
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Compares two ids. GUIDs have no case, but the subjects of other issuers do."""
+    return one == other or (_GUID.fullmatch(one) is not None and one.lower() == other.lower())
 
 
 # Rights
