@@ -68,6 +68,21 @@ def test_compose() -> None:
     assert variables_of(COMPOSE)[CONFIG_VARIABLE] == f"/run/secrets/{target[1]}"
 
 
+def test_the_secret_stays_out_of_images_and_distributions() -> None:
+    """The file with the keys is among the sources. Distributions contain nothing that git
+    ignores."""
+    found = re.search(r"^    file: \./(\S+)$", COMPOSE, re.MULTILINE)
+    assert found is not None
+    secret = Path("packaging", found[1])
+    copied = {name for each in instructions("COPY") for name in each.split()[:-1]}
+    assert not {str(path) for path in (secret, *secret.parents)} & copied
+    assert f"/{secret}" in (ROOT / ".gitignore").read_text("utf-8").splitlines()
+    _, *exceptions = (ROOT / ".dockerignore").read_text("utf-8").splitlines()[1:]
+    needed = {name.partition("/")[0] for name in copied if not name.startswith(("--", "/"))}
+    assert {name[1:].partition("/")[0] for name in exceptions} == needed
+    assert f"!{secret}" not in exceptions
+
+
 def test_the_locks_of_the_image_agree() -> None:
     """The build uses the backend that the tests use."""
     pins = {}
