@@ -39,15 +39,15 @@ CHALLENGE: Final = "Bearer authorization_uri="
 @pytest.mark.parametrize(
     ("service", "version", "status", "code"),
     [
-        ("blob", "2019-02-02", 400, "InvalidAuthenticationInfo"),
-        ("blob", "2021-08-06", 400, "InvalidAuthenticationInfo"),
-        ("blob", "2021-12-02", 401, "InvalidAuthenticationInfo"),
+        ("blob", "2017-07-29", 403, "AuthenticationFailed"),
+        ("blob", "2019-02-02", 403, "AuthenticationFailed"),
+        ("blob", "2019-12-12", 401, "InvalidAuthenticationInfo"),
         ("blob", "2026-10-06", 401, "InvalidAuthenticationInfo"),
-        ("queue", "2021-02-12", 400, "InvalidAuthenticationInfo"),
-        ("queue", "2021-12-02", 401, "InvalidAuthenticationInfo"),
-        ("file", "2021-06-08", 400, "InvalidAuthenticationInfo"),
-        ("file", "2021-12-02", 401, "InvalidAuthenticationInfo"),
-        ("file", "2026-10-06", 401, "InvalidAuthenticationInfo"),
+        ("queue", "2019-07-07", 403, "AuthenticationFailed"),
+        ("queue", "2019-12-12", 401, "InvalidAuthenticationInfo"),
+        ("file", "2021-12-02", 403, "AuthenticationFailed"),
+        ("file", "2023-11-03", 403, "AuthenticationFailed"),
+        ("file", "2024-11-04", 401, "InvalidAuthenticationInfo"),
         ("table", "2019-02-02", 403, "AuthenticationFailed"),
         ("table", "2019-07-07", 403, "AuthenticationFailed"),
         ("table", "2020-12-06", 401, "InvalidAuthenticationInfo"),
@@ -66,6 +66,14 @@ def test_bearer_tokens(
     assert challenged is (status == 401)
     if status == 401:
         assert b"www-authenticate header." in answer.body
+
+
+@pytest.mark.parametrize("version", ["2019-02-02", "2021-08-06", "2026-10-06"])
+def test_bearer_tokens_of_several_words(blobs: BlobFixture, version: str) -> None:
+    headers = (("Authorization", "Bearer NOT A TOKEN"), ("x-ms-version", version))
+    answer = blobs.client.ask(Request("GET", f"/{ACCOUNT}/", OF_SERVICE, headers))
+    assert (answer.status, answer.code) == (400, "InvalidAuthenticationInfo")
+    assert answer.error()["Message"].startswith("Authentication information is not given in the")
 
 
 # Accounts that do not exist

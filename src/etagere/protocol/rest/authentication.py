@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from etagere.auth import delegation, sas, sas_parsing, sas_signature, shared_key
-from etagere.auth.challenges import challenge, is_bearer, refuse_bearer
+from etagere.auth.challenges import challenge, check_authorization, is_bearer, refuse_bearer
 from etagere.auth.known_tokens import KnownToken, KnownTokens
 from etagere.auth.permissions import refuse_anonymous
 from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, User
@@ -146,8 +146,10 @@ class Authenticator:
         return Anonymous(request.account, account_exists)
 
     async def _user(self, exchange: Exchange, host: str | None, *, account_exists: bool) -> User:
+        service, authorization = exchange.request.service, exchange.request.fields["authorization"]
+        abort_if(check_authorization(service, exchange.challenge_version, authorization))
         if self._users is None:
-            raise Refused(refuse_bearer(exchange.request.service, exchange.version))
+            raise Refused(refuse_bearer(service, exchange.version))
         return await self._users.authenticate(
             exchange, host, account_exists=account_exists, on_verified=self._record_rights
         )
