@@ -25,6 +25,9 @@ ACCEPTED_SINCE: Final = {
 """The first version of each service that accepts bearer tokens."""
 RESOURCE: Final = "https://storage.azure.com"
 """The resource for which clients request tokens."""
+NO_TENANT: Final = "00000000-0000-0000-0000-000000000000"
+"""The tenant in the challenge of a server without a directory. The JavaScript SDKs follow only
+challenges whose tenant is a GUID."""
 
 
 class TokenFault(enum.Enum):

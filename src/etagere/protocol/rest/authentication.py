@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from etagere.auth import delegation, sas, sas_parsing, sas_signature, shared_key
-from etagere.auth.challenges import challenge, check_authorization, is_bearer, refuse_bearer
+from etagere.auth.challenges import (
+    NO_TENANT,
+    challenge,
+    check_authorization,
+    is_bearer,
+    refuse_bearer,
+)
 from etagere.auth.known_tokens import KnownToken, KnownTokens
 from etagere.auth.permissions import refuse_anonymous
 from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, User
@@ -108,7 +114,7 @@ class Authenticator:
         authority = self._authority
         if not authority:
             host = exchange.header("host") or "localhost"
-            authority = f"{exchange.request.scheme}://{host}/common"
+            authority = f"{exchange.request.scheme}://{host}/{NO_TENANT}"
         return challenge(authority)
 
     async def authenticate(self, exchange: Exchange) -> Principal:
