@@ -29,7 +29,7 @@ from etagere.auth.challenges import (
     BearerChallenge,
     TokenFault,
     challenge,
-    check_version,
+    check_authorization,
     is_bearer,
     refuse_bearer,
 )
@@ -415,9 +415,9 @@ def test_plausible_audiences(aud: str | list[str] | None, accepted: bool) -> Non
 @pytest.mark.parametrize(
     ("service", "before", "since"),
     [
-        ("blob", "2021-08-06", "2021-12-02"),
-        ("queue", "2021-08-06", "2021-12-02"),
-        ("file", "2021-08-06", "2021-12-02"),
+        ("blob", "2019-07-07", "2019-12-12"),
+        ("queue", "2019-07-07", "2019-12-12"),
+        ("file", "2023-11-03", "2024-11-04"),
         ("table", "2019-07-07", "2020-12-06"),
     ],
 )
@@ -428,22 +428,34 @@ def test_refusals(service: str, before: str, since: str, fault: TokenFault) -> N
     assert challenged.facts["AuthenticationErrorDetail"] == fault.value
     earlier = refuse_bearer(service, before, fault)
     assert not isinstance(earlier, BearerChallenge)
-    if fault is TokenFault.MALFORMED and service != "table":
-        assert (earlier.code, http_status(earlier.code, service)) == (
-            "InvalidAuthenticationInfo",
-            400,
-        )
-    else:
-        assert (earlier.code, http_status(earlier.code, service)) == ("AuthenticationFailed", 403)
+    assert (earlier.code, http_status(earlier.code, service)) == ("AuthenticationFailed", 403)
+    assert earlier.facts["AuthenticationErrorDetail"] == fault.value
 
 
 def test_versions_that_have_tokens() -> None:
+    def code(service: str, version: str) -> str:
+        refusal = check_authorization(service, version, "Bearer x")
+        return "" if refusal is None else refusal.code
+
     for service in ("blob", "queue", "table"):
-        assert check_version(service, "2017-11-09") is None
+        assert code(service, "2017-11-09") == ""
         for version in ("2017-07-29", ""):
-            assert check_version(service, version) is not None
-    assert check_version("file", "2022-11-02") is None
-    assert check_version("file", "2021-12-02") is not None
+            assert code(service, version) == "AuthenticationFailed"
+    assert code("file", "2022-11-02") == ""
+    assert code("file", "2021-12-02") == "AuthenticationFailed"
+
+
+@pytest.mark.parametrize("service", ["blob", "queue", "file", "table"])
+def test_several_words_are_not_a_token(service: str) -> None:
+    """Recorded: a token with spaces is no valid header; a single word is an unusable token."""
+    for token, refused in (("x", False), (" x ", False), ("", False), ("x y", service != "table")):
+        refusal = check_authorization(service, "2026-10-06", f"Bearer {token}")
+        assert (refusal is not None) is refused
+        if refusal is not None:
+            assert (refusal.code, http_status(refusal.code, service)) == (
+                "InvalidAuthenticationInfo",
+                400,
+            )
 
 
 def test_the_scheme_is_recognized_in_any_case() -> None:

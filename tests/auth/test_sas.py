@@ -68,6 +68,24 @@ def test_time_window(now: int, valid: bool) -> None:
     assert (check_time(Effective("r", None, 20), now) is None) is (now <= 20)
 
 
+def test_refusals_name_the_times_as_the_service_does() -> None:
+    """Clients search for these words to know when they need another token."""
+    start, expiry, now = map(ticks, ("2024-01-07T00:00:00Z", "2024-01-08T00:00:00Z", "2024-02-01"))
+    refusal = check_time(Effective("r", start, expiry), now)
+    assert refusal is not None
+    assert refusal.facts["AuthenticationErrorDetail"] == (
+        "Signature not valid in the specified time frame: "
+        "Start [Sun, 07 Jan 2024 00:00:00 GMT] - Expiry [Mon, 08 Jan 2024 00:00:00 GMT] - "
+        "Current [Thu, 01 Feb 2024 00:00:00 GMT]"
+    )
+    refusal = check_time(Effective("r", None, expiry), now)
+    assert refusal is not None
+    assert refusal.facts["AuthenticationErrorDetail"] == (
+        "Signed expiry time [Mon, 08 Jan 2024 00:00:00 GMT] must be after signed start time "
+        "[Thu, 01 Feb 2024 00:00:00 GMT]"
+    )
+
+
 def test_a_delegated_token_ends_with_its_key() -> None:
     vector = next(each for each in TOKENS if each["userDelegation"])
     sas = accepted(built(vector))

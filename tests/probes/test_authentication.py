@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,7 +30,11 @@ from tests.server import ACCOUNT, KEY, SECOND_ACCOUNT, SECOND_KEYS, WRONG_KEY, s
 SIGN: Final = shared_key(ACCOUNT, KEY)
 VERSION: Final = ("x-ms-version", "2021-12-02")
 OF_SERVICE: Final = (("restype", "service"), ("comp", "properties"))
-CHALLENGE: Final = "Bearer authorization_uri="
+# The JavaScript SDKs follow only challenges with a GUID as the first segment of the path.
+CHALLENGE: Final = re.compile(
+    r"Bearer authorization_uri=http://[^/ ]+/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    r"/oauth2/authorize resource_id=https://storage\.azure\.com"
+)
 
 
 # Bearer tokens
@@ -39,15 +44,15 @@ CHALLENGE: Final = "Bearer authorization_uri="
 @pytest.mark.parametrize(
     ("service", "version", "status", "code"),
     [
-        ("blob", "2019-02-02", 400, "InvalidAuthenticationInfo"),
-        ("blob", "2021-08-06", 400, "InvalidAuthenticationInfo"),
-        ("blob", "2021-12-02", 401, "InvalidAuthenticationInfo"),
+        ("blob", "2017-07-29", 403, "AuthenticationFailed"),
+        ("blob", "2019-02-02", 403, "AuthenticationFailed"),
+        ("blob", "2019-12-12", 401, "InvalidAuthenticationInfo"),
         ("blob", "2026-10-06", 401, "InvalidAuthenticationInfo"),
-        ("queue", "2021-02-12", 400, "InvalidAuthenticationInfo"),
-        ("queue", "2021-12-02", 401, "InvalidAuthenticationInfo"),
-        ("file", "2021-06-08", 400, "InvalidAuthenticationInfo"),
-        ("file", "2021-12-02", 401, "InvalidAuthenticationInfo"),
-        ("file", "2026-10-06", 401, "InvalidAuthenticationInfo"),
+        ("queue", "2019-07-07", 403, "AuthenticationFailed"),
+        ("queue", "2019-12-12", 401, "InvalidAuthenticationInfo"),
+        ("file", "2021-12-02", 403, "AuthenticationFailed"),
+        ("file", "2023-11-03", 403, "AuthenticationFailed"),
+        ("file", "2024-11-04", 401, "InvalidAuthenticationInfo"),
         ("table", "2019-02-02", 403, "AuthenticationFailed"),
         ("table", "2019-07-07", 403, "AuthenticationFailed"),
         ("table", "2020-12-06", 401, "InvalidAuthenticationInfo"),
@@ -62,10 +67,18 @@ def test_bearer_tokens(
     with Client(blobs.server.endpoints[service]) as client:
         answer = client.ask(request)
     assert (answer.status, answer.code) == (status, code)
-    challenged = answer.headers.get("www-authenticate", "").startswith(CHALLENGE)
+    challenged = CHALLENGE.fullmatch(answer.headers.get("www-authenticate", "")) is not None
     assert challenged is (status == 401)
     if status == 401:
         assert b"www-authenticate header." in answer.body
+
+
+@pytest.mark.parametrize("version", ["2019-02-02", "2021-08-06", "2026-10-06"])
+def test_bearer_tokens_of_several_words(blobs: BlobFixture, version: str) -> None:
+    headers = (("Authorization", "Bearer NOT A TOKEN"), ("x-ms-version", version))
+    answer = blobs.client.ask(Request("GET", f"/{ACCOUNT}/", OF_SERVICE, headers))
+    assert (answer.status, answer.code) == (400, "InvalidAuthenticationInfo")
+    assert answer.error()["Message"].startswith("Authentication information is not given in the")
 
 
 # Accounts that do not exist

@@ -163,7 +163,7 @@ def test_versions(configured: Fixture, development: Fixture, service: str) -> No
         assert fixture.code(token, service=service, version=first) == ""
         for version in ("", "2017-07-29"):
             code = fixture.code(token, service=service, version=version)
-            assert code == "InvalidAuthenticationInfo"
+            assert code == "AuthenticationFailed"
 
 
 def test_unusable_tokens_are_challenged(configured: Fixture) -> None:

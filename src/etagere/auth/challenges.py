@@ -10,9 +10,9 @@ from etagere.errors import Refusal
 
 SCHEME: Final = "bearer"
 CHALLENGED_SINCE: Final = {
-    "blob": "2021-12-02",
-    "queue": "2021-12-02",
-    "file": "2021-12-02",
+    "blob": "2019-12-12",
+    "queue": "2019-12-12",
+    "file": "2024-11-04",
     "table": "2020-12-06",
 }
 """The first version of each service that answers an unusable token with a challenge."""
@@ -25,6 +25,9 @@ ACCEPTED_SINCE: Final = {
 """The first version of each service that accepts bearer tokens."""
 RESOURCE: Final = "https://storage.azure.com"
 """The resource for which clients request tokens."""
+NO_TENANT: Final = "00000000-0000-0000-0000-000000000000"
+"""The tenant in the challenge of a server without a directory. The JavaScript SDKs follow only
+challenges whose tenant is a GUID."""
 
 
 class TokenFault(enum.Enum):
@@ -49,6 +52,21 @@ def is_bearer(authorization: str) -> bool:
     return authorization.partition(" ")[0].lower() == SCHEME
 
 
+def bearer_token(authorization: str) -> str:
+    return authorization.partition(" ")[2].strip(" ")
+
+
+def check_authorization(service: str, version: str, authorization: str) -> Refusal | None:
+    """Refuses a bearer token in a version that does not have them, and a header that is not made up
+    of the scheme and one token. `version` is "" if the request names none."""
+    if version < ACCEPTED_SINCE[service]:
+        return failed("Authentication scheme Bearer is not supported in this version.")
+    # To Table, every unusable token is the same.
+    if service != "table" and " " in bearer_token(authorization):
+        return Refusal("InvalidAuthenticationInfo")
+    return None
+
+
 def refuse_bearer(service: str, version: str, fault: TokenFault = TokenFault.MALFORMED) -> Refusal:
     """Returns the refusal of an unusable token, which depends on the service and the version."""
     if version >= CHALLENGED_SINCE[service]:
@@ -58,19 +76,7 @@ def refuse_bearer(service: str, version: str, fault: TokenFault = TokenFault.MAL
             message_override="Server failed to authenticate the request. Please refer to the "
             "information in the www-authenticate header.",
         )
-    if service == "table" or fault is not TokenFault.MALFORMED:
-        return failed(fault.value)
-    return Refusal("InvalidAuthenticationInfo")
-
-
-def check_version(service: str, version: str) -> Refusal | None:
-    """Refuses tokens in requests of versions that do not have them. `version` is "" if the request
-    names none."""
-    since = ACCEPTED_SINCE[service]
-    if version >= since:
-        return None
-    detail = f"Bearer tokens require x-ms-version {since} or later."
-    return Refusal("InvalidAuthenticationInfo", {"AuthenticationErrorDetail": detail})
+    return failed(fault.value)
 
 
 def challenge(authority: str) -> str:

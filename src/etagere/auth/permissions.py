@@ -210,7 +210,7 @@ BLOCKS_CREATED_SINCE: Final = "2026-06-06"
 CHALLENGED_SINCE: Final = "2019-12-12"
 """The first version in which anonymous callers are asked to authenticate (401 instead of 404)."""
 
-_USERS_ONLY: Final = "Only authentication scheme Bearer is supported."
+_USERS_ONLY: Final = "Only authentication scheme Bearer is supported"
 FILE_REQUEST_INTENT: Final = "x-ms-file-request-intent"
 """The header in which users of the file service state that they intend a backup."""
 

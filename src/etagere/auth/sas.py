@@ -17,7 +17,9 @@ import msgspec
 from etagere.auth.principal import EntityRange, TokenHolder, TokenKind
 from etagere.auth.request import RestRequest
 from etagere.auth.shared_key import failed, utc_ticks
+from etagere.clock import TICKS_PER_SECOND
 from etagere.errors import Refusal
+from etagere.rules.dates import format_http_date
 
 # Letters
 
@@ -197,11 +199,24 @@ def effective(sas: Sas, policy: Policy | None) -> Effective | Refusal:
 
 
 def check_time(granted: Effective, now: int) -> Refusal | None:
-    if granted.start is not None and now < granted.start:
-        return failed("The token is not valid yet.")
-    if now > granted.expiry:
-        return failed("The token is not valid any more.")
-    return None
+    start, expiry = granted.start, granted.expiry
+    if now <= expiry and (start is None or now >= start):
+        return None
+    if start is None:
+        # A token without a start is valid from the time of the request.
+        return failed(
+            f"Signed expiry time [{_http_date(expiry)}] must be after signed start time "
+            f"[{_http_date(now)}]"
+        )
+    # Clients search for these words to know when they need another token.
+    return failed(
+        f"Signature not valid in the specified time frame: Start [{_http_date(start)}] - "
+        f"Expiry [{_http_date(expiry)}] - Current [{_http_date(now)}]"
+    )
+
+
+def _http_date(ticks: int) -> str:
+    return format_http_date(ticks // TICKS_PER_SECOND)
 
 
 # Holders

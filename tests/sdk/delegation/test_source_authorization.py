@@ -58,7 +58,7 @@ def test_blobs(clients: Clients, source: BlobClient, use: str) -> None:
     blob = container.get_blob_client("blob")
     for token, status in (
         (user(BERT, "strangers").token, 403),
-        ("made up", 401),
+        ("made-up", 401),
         (None, 401),
         (user(BERT, exp=5).token, 401),
     ):

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from etagere.auth import delegation, sas, sas_parsing, sas_signature, shared_key
-from etagere.auth.challenges import challenge, is_bearer, refuse_bearer
+from etagere.auth.challenges import (
+    NO_TENANT,
+    challenge,
+    check_authorization,
+    is_bearer,
+    refuse_bearer,
+)
 from etagere.auth.known_tokens import KnownToken, KnownTokens
 from etagere.auth.permissions import refuse_anonymous
 from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, User
@@ -108,7 +114,7 @@ class Authenticator:
         authority = self._authority
         if not authority:
             host = exchange.header("host") or "localhost"
-            authority = f"{exchange.request.scheme}://{host}/common"
+            authority = f"{exchange.request.scheme}://{host}/{NO_TENANT}"
         return challenge(authority)
 
     async def authenticate(self, exchange: Exchange) -> Principal:
@@ -146,8 +152,10 @@ class Authenticator:
         return Anonymous(request.account, account_exists)
 
     async def _user(self, exchange: Exchange, host: str | None, *, account_exists: bool) -> User:
+        service, authorization = exchange.request.service, exchange.request.fields["authorization"]
+        abort_if(check_authorization(service, exchange.challenge_version, authorization))
         if self._users is None:
-            raise Refused(refuse_bearer(exchange.request.service, exchange.version))
+            raise Refused(refuse_bearer(service, exchange.version))
         return await self._users.authenticate(
             exchange, host, account_exists=account_exists, on_verified=self._record_rights
         )

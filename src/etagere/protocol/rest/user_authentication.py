@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from etagere.auth import bearer
-from etagere.auth.challenges import TokenFault, check_version, refuse_bearer
+from etagere.auth.challenges import TokenFault, bearer_token, refuse_bearer
 from etagere.auth.key_set import KeySet
 from etagere.auth.known_users import KnownUser, KnownUsers, UserKey, digest
 from etagere.auth.permissions import FILE_REQUEST_INTENT
@@ -93,9 +93,8 @@ class UserAuthenticator:
         called with the user of a token that was not known yet; if it fails, the token stays
         unknown."""
         request = exchange.request
-        abort_if(check_version(request.service, exchange.challenge_version))
         abort_if(self._check_origin(request, host))
-        token = request.fields["authorization"].partition(" ")[2].strip(" ")
+        token = bearer_token(request.fields["authorization"])
         intends_backup = _intends_backup(request)
         key = digest(token), request.service, request.account, intends_backup
         known = self._known.find(key, self._keys.current() if self._keys is not None else None)
@@ -114,7 +113,7 @@ class UserAuthenticator:
         if self._keys is None:
             return check_loopback(request.client, host, _NOT_LOOPBACK)
         if request.scheme != "https":
-            return failed("Bearer tokens are accepted over https only.")
+            return failed("Authentication scheme Bearer is not allowed with HTTP.")
         return None
 
     async def _verified(
