@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from etagere import app
+from etagere import data_directory
 from etagere.clock import TICKS_PER_SECOND, SystemClock
 from etagere.config import Config
 from etagere.engine import ledger
@@ -214,7 +214,7 @@ def test_concurrent_commands_wait_for_each_other(data: Path) -> None:
 def test_a_directory_in_use_by_another_command(data: Path) -> None:
     """A repair, for example, has no writer to ask."""
     ledger.create(data, Config(durable=False), SystemClock())
-    held = app.claim(data)
+    held = data_directory.claim(data)
     try:
         assert "is in use" in refused("account", "list", "--data", data)
     finally:
@@ -222,7 +222,7 @@ def test_a_directory_in_use_by_another_command(data: Path) -> None:
 
 
 def test_a_command_waits_for_one_that_is_almost_done(data: Path) -> None:
-    held = app.claim(data)
+    held = data_directory.claim(data)
     timer = threading.Timer(0.5, os.close, (held,))
     timer.start()
     account(data, "add", "mine")

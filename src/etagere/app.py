@@ -1,4 +1,4 @@
-"""Running a server: the data directory, the ports, and the processes.
+"""Running a server: the ports, the certificate, and the processes.
 
 `front` puts the parts of a front end together.
 """
@@ -6,23 +6,20 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import math
-import os
 import shutil
 import socket
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from etagere import descriptors, directories
+from etagere import descriptors
 from etagere.admin.child import (
     ADMIN_NAME,
     AdminAccess,
@@ -30,32 +27,30 @@ from etagere.admin.child import (
     admin_access,
     admin_main,
 )
-from etagere.backup import restoring
-from etagere.bodies import collector
-from etagere.bodies import files as body_files
 from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
 from etagere.config import Config
-from etagere.coordination import local as coordination
-from etagere.engine import copy_lock, groups, ledger, reserve, timeline
+from etagere.data_directory import (
+    CannotUse,
+    claimed,
+    errors_in_one_line,
+    warn_if_accessible_to_others,
+)
+from etagere.engine import ledger, reserve, timeline
 from etagere.engine.timeline import Timeline
-from etagere.engine.writer import SOCKET_NAME, listen, writer_main
+from etagere.engine.writer import listen, writer_main
 from etagere.front import blob_queue_table
 from etagere.front import file as file_front
 from etagere.front.process import Assemble, FrontEnd, ReadyBarrier
 from etagere.front.sizing import config_of_front_end, workers_for_cores
 from etagere.gc_tuning import freeze_before_fork
-from etagere.jobs import health, purging
 from etagere.jobs.health import (
     SUPERVISOR_NAME,
     WRITER_NAME,
     open_health_socket,
-    server_status,
 )
-from etagere.opens import remote as opens_socket
-from etagere.processes import STOP_SECONDS_MAX, ChildMain, Supervisor
+from etagere.processes import ChildMain, Supervisor
 from etagere.protocol.connections.sharing import FrontEndTable
 from etagere.settings import Settings
-from etagere.tls import DIRECTORY_NAME as TLS_DIRECTORY_NAME
 from etagere.tls.contexts import BadCertificate, ServerTls
 from etagere.tls.reloading import reload_in_supervisor, warn_if_expiring
 
@@ -64,109 +59,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# A running server that has not begun to stop by then is taken to be in use.
-_IN_USE_SECONDS = 5.0
-# A server that is stopping may use the whole grace period of its processes. The children of a
-# killed server release the directory shortly after that.
-_CLAIM_SECONDS_MAX = STOP_SECONDS_MAX + 5.0
-_ANSWER_SECONDS_MAX = 1.0
 _BACKLOG = 1024
-_OWN_NAMES = (
-    directories.LOCK_NAME,
-    groups.LOCK_NAME,
-    copy_lock.LOCK_NAME,
-    coordination.lock_name(collector.TASK),
-    coordination.lock_name(purging.TASK),
-    SOCKET_NAME,
-    opens_socket.SOCKET_NAME,
-    reserve.RESERVE_NAME,
-    *(f"{ledger.DATABASE_NAME}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
-    body_files.DIRECTORY_NAME,
-    coordination.DIRECTORY_NAME,
-    health.DIRECTORY_NAME,
-    TLS_DIRECTORY_NAME,
-)
-"""The files and directories in a data directory."""
 
 Announce = Callable[[Mapping[str, int], Path | None], None]
 """Called once, when all front ends answer requests, with the ports by the names of the services,
 and the certificate of the CA, if the server created one."""
 
 
-class CannotUse(Exception):
-    """A server cannot use something that it needs; the message says why, in one line."""
-
-
 class ClockBehind(CannotUse):
     """The wall clock is implausibly far behind the times in the store."""
-
-
-class DirectoryInUse(CannotUse):
-    """Another process uses the data directory."""
-
-
-@contextmanager
-def _using(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except (ledger.NotALedger, ledger.SchemaTooNew, restoring.NotAStore) as error:
-        raise CannotUse(str(error)) from error
-    except ledger.DatabaseError as error:
-        raise CannotUse(f"the ledger in {directory} cannot be used: {error}") from error
-    except (FileExistsError, NotADirectoryError) as error:
-        raise CannotUse(f"{error.filename} is not a directory") from error
-    except OSError as error:
-        path = error.filename or directory
-        raise CannotUse(f"{path} cannot be used: {error.strerror}") from error
-
-
-def claim(directory: Path, *, to_restore: bool = False) -> int:
-    """Locks the data directory for as long as the returned descriptor is open in this process or a
-    child."""
-    with _using(directory):
-        if not to_restore:
-            restoring.require_store(directory)
-        directories.make(directory)
-        descriptor = directories.open_private(directory / directories.LOCK_NAME)
-    began = time.monotonic()
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            waited = time.monotonic() - began
-            if waited > _CLAIM_SECONDS_MAX or (waited > _IN_USE_SECONDS and _is_in_use(directory)):
-                os.close(descriptor)
-                raise DirectoryInUse(f"{directory} is in use by another etagere process") from None
-            time.sleep(0.02)
-    if not to_restore and restoring.is_interrupted(directory):
-        os.close(descriptor)
-        raise DirectoryInUse(f"a backup was being restored to {directory}; try again")
-    # Files from older versions, or copied ones, may be readable by other users.
-    for name in _OWN_NAMES:
-        directories.make_private(directory / name)
-    return descriptor
-
-
-def _warn_if_accessible_to_others(directory: Path) -> None:
-    """Only warns, because the directory itself may be shared on purpose."""
-    if not directories.is_private(directory):
-        logger.warning("other users can access %s; restrict it with `chmod 700`", directory)
-
-
-def _is_in_use(directory: Path) -> bool:
-    """Returns whether a server runs in the directory and is not stopping."""
-    status = server_status(directory, _ANSWER_SECONDS_MAX)
-    return status is not None and not status.stopping
-
-
-@contextmanager
-def _claimed(directory: Path) -> Iterator[None]:
-    descriptor = claim(directory)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def engine_children(
@@ -178,7 +79,7 @@ def engine_children(
 ) -> dict[str, ChildMain]:
     """Prepares the ledger of a locked directory; returns the processes that serve it."""
     clock = clock or SystemClock()
-    with _using(directory):
+    with errors_in_one_line(directory):
         reserve.release_if_full(directory)
         stored = ledger.create(directory, config, clock)
         _check_clock(directory, stored, clock, accept_clock)
@@ -205,20 +106,9 @@ def _check_clock(directory: Path, stored: Timeline, clock: Clock, accept_clock: 
     logger.warning("%s; starting anyway", text)
 
 
-def read_timeline(directory: Path, config: Config) -> Timeline:
-    connection = ledger.open_for_reading(directory, config)
-    try:
-        stored = ledger.stored_timeline(connection)
-    finally:
-        connection.close()
-    if stored is None:
-        raise ledger.NotALedger(f"the ledger in {directory} has no timeline")
-    return stored
-
-
 def serve_engine(directory: Path, config: Config, clock: Clock | None = None) -> int:
     """Runs the engine's processes until stopped; returns an exit status."""
-    with _claimed(directory):
+    with claimed(directory):
         return _supervise(directory, engine_children(directory, config, clock))
 
 
@@ -256,38 +146,24 @@ def _serve_in(
     users = _users(settings)
     access = _admin_access(settings)
     descriptors_max = descriptors.raise_limit()
-    asked = {
-        "blob": settings.blob_port,
-        "queue": settings.queue_port,
-        "table": settings.table_port,
-        "file": settings.file_port,
-    }
-    if settings.smb:
-        asked["smb"] = settings.smb_port
     with ExitStack() as held:
         # A stopping server in this directory keeps its ports until it ends, so the directory is
         # locked first. A directory that does not exist is created after the ports were bound.
-        with _using(directory):
+        with errors_in_one_line(directory):
             claims_first = directory.exists()
         if claims_first:
-            held.enter_context(_claimed(directory))
-        sockets = {
-            service: held.enter_context(_bind(settings.host, port, f"--{service}-port"))
-            for service, port in asked.items()
-        }
-        admin = None
-        if settings.admin_port is not None:
-            admin = _bind(settings.admin_host, settings.admin_port, "--admin-port", "--admin-host")
-            held.enter_context(admin)
+            held.enter_context(claimed(directory))
+        sockets = _bind_services(settings, held)
+        admin = _bind_admin(settings, held)
         if not claims_first:
-            held.enter_context(_claimed(directory))
+            held.enter_context(claimed(directory))
         if settings.tls == "self-signed":
             # Not at the top: no other server needs this import, which takes a while.
             from etagere.tls.self_signed import SelfSignedTls  # noqa: PLC0415
 
             tls = SelfSignedTls(directory, settings.host)
         children = engine_children(directory, config, accept_clock=options.accept_clock)
-        _warn_if_accessible_to_others(directory)
+        warn_if_accessible_to_others(directory)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
         authority = None if tls is None else tls.authority
         warn_if_expiring(tls)
@@ -305,13 +181,13 @@ def _serve_in(
                 directory,
                 front_config,
                 settings,
-                {service: sockets[service] for service in services if service in sockets},
-                {service: port for service, port in ports.items() if service != "smb"},
-                tls,
-                announce_all,
-                front_end_table,
-                numbers,
-                users,
+                sockets={service: sockets[service] for service in services if service in sockets},
+                ports={service: port for service, port in ports.items() if service != "smb"},
+                tls=tls,
+                announce=announce_all,
+                table=front_end_table,
+                numbers=numbers,
+                users=users,
             )
 
         others = front_end(blob_queue_table.assemble, blob_queue_table.SERVICES, range(workers))
@@ -365,6 +241,30 @@ def _admin_access(settings: Settings) -> AdminAccess | None:
         return admin_access(settings)
     except BadAdminToken as error:
         raise CannotUse(str(error)) from error
+
+
+def _bind_services(settings: Settings, held: ExitStack) -> dict[str, socket.socket]:
+    """Returns the listening sockets of the services, which `held` closes."""
+    ports = {
+        "blob": settings.blob_port,
+        "queue": settings.queue_port,
+        "table": settings.table_port,
+        "file": settings.file_port,
+    }
+    if settings.smb:
+        ports["smb"] = settings.smb_port
+    return {
+        service: held.enter_context(_bind(settings.host, port, f"--{service}-port"))
+        for service, port in ports.items()
+    }
+
+
+def _bind_admin(settings: Settings, held: ExitStack) -> socket.socket | None:
+    if settings.admin_port is None:
+        return None
+    return held.enter_context(
+        _bind(settings.admin_host, settings.admin_port, "--admin-port", "--admin-host")
+    )
 
 
 def _bind(host: str, port: int, port_flag: str, host_flag: str = "--host") -> socket.socket:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from etagere import app
+from etagere import data_directory
 from etagere.coordination.local import LocalCoordinator
 from tests.backup.commands import COMMAND, back_up, etagere, etagere_here
 from tests.backup.workload import Counters, Load, Span, read
@@ -93,7 +93,7 @@ def test_commands_say_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             back_up(backup, data, "--keep", "2")
         names = [line.split()[0] for line in etagere("backup", backup, "--list").splitlines()]
         assert len(names) == 2
-        monkeypatch.setattr(app, "_IN_USE_SECONDS", 0.1)
+        monkeypatch.setattr(data_directory, "_IN_USE_SECONDS", 0.1)
         wrong = etagere_here("restore", backup, "--data", data, "--replace", status=2)
         assert "in use by another etagere process; stop the server first" in wrong
         assert "--replace" in etagere_here("restore", backup, "--data", data, status=2)

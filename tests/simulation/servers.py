@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from etagere import app, processes
+from etagere import app, data_directory, processes
 from etagere.bodies.disk import Disk
 from etagere.bodies.files import FileBodyStore
 from etagere.config import Config
@@ -75,7 +75,7 @@ class Server:
             faulthandler.register(signal.SIGUSR2, file=log)  # by the children, too
             # Children that tests kill repeatedly are restarted at once.
             processes._HEALTHY_SECONDS = -1.0
-            held = app.claim(self.directory)
+            held = data_directory.claim(self.directory)
             children = app.engine_children(self.directory, self.config)
             status = Supervisor({**children, **self._front_ends}).run()
             os.close(held)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from etagere import app
+from etagere import data_directory
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.cli import CLEAN, CommandError, settings_of
 from etagere.clock import SystemClock
@@ -288,8 +288,8 @@ def _claim(directory: Path) -> int | None:
     if is_served(directory):
         return None
     try:
-        return app.claim(directory)
-    except app.DirectoryInUse as error:
+        return data_directory.claim(directory)
+    except data_directory.DirectoryInUse as error:
         if is_served(directory):  # a server has started meanwhile
             return None
         raise CommandError(str(error)) from None
@@ -299,7 +299,7 @@ def _claim(directory: Path) -> int | None:
 def _errors_in_one_line(directory: Path) -> Iterator[None]:
     try:
         yield
-    except (CannotCheck, app.CannotUse, ledger.NotALedger, ledger.SchemaTooNew) as error:
+    except (CannotCheck, data_directory.CannotUse, ledger.NotALedger, ledger.SchemaTooNew) as error:
         raise CommandError(str(error)) from error
     except Unknown as error:
         words = f"the outcome is unknown; check with `etagere account list`: {error}"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from etagere import app
+from etagere import data_directory
 from etagere.bodies.audit.findings import FAULT, LEAK, LOSS, Finding, Report, Severity
 from etagere.bodies.audit.remedies import repair
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
@@ -88,10 +88,10 @@ def _repair(directory: Path, *, fast: bool) -> tuple[Report, int]:
     """Removes leaks and checks again, while the directory is locked."""
     require_ledger(directory)
     try:
-        claimed = app.claim(directory)
-    except app.DirectoryInUse as error:
+        claimed = data_directory.claim(directory)
+    except data_directory.DirectoryInUse as error:
         raise CommandError(f"{error}; stop the server before a repair") from error
-    except app.CannotUse as error:
+    except data_directory.CannotUse as error:
         raise CommandError(str(error)) from error
     try:
         report = _check(directory, fast=fast)

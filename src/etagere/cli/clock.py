@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from etagere import app
+from etagere import data_directory
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.cli import CLEAN, FINDINGS, CommandError, settings_of
 from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.reset:
             changed = reset_times(directory, clock)
             print(f"{changed} {'record' if changed == 1 else 'records'} changed")
-        stored = app.read_timeline(directory, Config())
+        stored = data_directory.read_timeline(directory, Config())
     _print(stored, clock)
     is_plausible = timeline.ticks_ahead(stored, clock) <= timeline.AHEAD_TICKS_MAX
     return CLEAN if is_plausible else FINDINGS
@@ -75,8 +75,8 @@ def reset_times(directory: Path, clock: Clock) -> int:
         shown = format_instant(clock.wall())
         raise CommandError(f"the clock of this machine shows {shown}; set it before a reset")
     try:
-        claimed = app.claim(directory)
-    except app.DirectoryInUse as error:
+        claimed = data_directory.claim(directory)
+    except data_directory.DirectoryInUse as error:
         raise CommandError(f"{error}; stop the server before a reset") from error
     try:
         reserve.release_if_full(directory)
@@ -107,7 +107,7 @@ def _write(directory: Path, clock: Clock, command: ResetClock) -> TimesReset:
 def _errors_in_one_line(directory: Path) -> Iterator[None]:
     try:
         yield
-    except (CannotCheck, app.CannotUse, ledger.NotALedger, ledger.SchemaTooNew) as error:
+    except (CannotCheck, data_directory.CannotUse, ledger.NotALedger, ledger.SchemaTooNew) as error:
         raise CommandError(str(error)) from error
     except (ledger.DatabaseError, msgspec.DecodeError) as error:
         raise CommandError(f"the ledger in {directory} cannot be used: {error}") from error

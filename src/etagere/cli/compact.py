@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from etagere import app
+from etagere import data_directory
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.cli import CLEAN, CommandError, settings_of
 from etagere.config import Config
@@ -33,10 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
     directory = settings_of(arguments).data
     try:
         require_ledger(directory)
-        claimed = app.claim(directory)
-    except app.DirectoryInUse as error:
+        claimed = data_directory.claim(directory)
+    except data_directory.DirectoryInUse as error:
         raise CommandError(f"{error}; stop the server first") from error
-    except (app.CannotUse, CannotCheck) as error:
+    except (data_directory.CannotUse, CannotCheck) as error:
         raise CommandError(str(error)) from error
     try:
         before = _bytes(directory)

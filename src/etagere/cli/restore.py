@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from etagere import app
+from etagere import data_directory
 from etagere.backup.points import Point
 from etagere.backup.repository import CannotBackUp, Repository, locked_for_reading
 from etagere.backup.restoring import require_target, restore
@@ -64,10 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
         point = _chosen(repository, arguments.point)
         require_target(directory, replace=arguments.replace)
         try:
-            claimed = app.claim(directory, to_restore=True)
-        except app.DirectoryInUse as error:
+            claimed = data_directory.claim(directory, to_restore=True)
+        except data_directory.DirectoryInUse as error:
             raise CommandError(f"{error}; stop the server first") from error
-        except app.CannotUse as error:
+        except data_directory.CannotUse as error:
             raise CommandError(str(error)) from error
         try:
             if pinned(directory) != _NOTHING_PINNED:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from etagere import app, service_manager
+from etagere import app, data_directory, service_manager
 from etagere.cli import CommandError, settings_of
 from etagere.cli.connection_string import (
     DEVELOPMENT_STORAGE,
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         options = app.StartOptions(arguments.accept_clock, arguments.stop_at_eof)
         return app.serve(settings, announce, options)
-    except app.CannotUse as error:
+    except data_directory.CannotUse as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"the server cannot run: {error}") from error

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from etagere import app, directories
+from etagere import data_directory, directories
 from etagere.cli import CLEAN, FINDINGS, CommandError, settings_of
 from etagere.clock import TICKS_PER_SECOND, SystemClock
 from etagere.config import Config
@@ -111,7 +111,7 @@ def _clock_seconds(directory: Path) -> float | None:
     """Returns by how much the store's date, or its last stamp, is ahead of the clock; None if the
     ledger cannot be read."""
     try:
-        stored = app.read_timeline(directory, Config())
+        stored = data_directory.read_timeline(directory, Config())
     except (ledger.DatabaseError, ledger.NotALedger, msgspec.DecodeError):
         return None
     clock = SystemClock()
