@@ -234,7 +234,8 @@ def test_examples_use_the_development_account_by_default(tmp_path: Path, name: s
 def test_readme_lists_every_example() -> None:
     page = (DIRECTORY / "README.md").read_text("utf-8")
     linked = re.findall(r"^\| \[(\S+)\]\(\1\)", page, re.MULTILINE)
-    assert sorted(linked) == NAMES
+    projects = [path.parent.name for path in DIRECTORY.glob("*/pyproject.toml")]
+    assert sorted(linked) == sorted([*NAMES, *projects])
 
 
 def test_output_of_every_example_is_checked() -> None:
