@@ -113,6 +113,21 @@ async def test_an_older_token_does_not_restore_rights(harness: Harness) -> None:
 
 
 @conformance
+async def test_a_token_from_the_future_does_not_keep_its_rights(harness: Harness) -> None:
+    engine = await harness.open()
+    now = await engine.read(now_of, None)
+    future = 1 << 40
+    early = IssueDelegationKey(ANNE, WRITES, None, now + HOUR, new_secret(), future)
+    await engine.write(issue_delegation_key, early)
+    await engine.write(set_user_rights, SetUserRights(ANNE, WRITES, future))
+    later = now // TICKS_PER_SECOND + 3_600
+    await engine.write(set_user_rights, SetUserRights(ANNE, READS, later))
+    delegation = await engine.read(get_delegation, ANNE)
+    assert delegation is not None
+    assert delegation.rights == READS
+
+
+@conformance
 async def test_revocation(harness: Harness) -> None:
     engine = await harness.open()
     with pytest.raises(Refused, match="ResourceNotFound"):

@@ -52,7 +52,7 @@ class AuthenticatorFixture:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.engine = MemoryEngine()
-        self.authenticator = Authenticator(self.engine, Settings(), {"blob": policies_of})
+        self.authenticator = self.authenticator_with("development")
         self.verified = 0
         self.now = NOW
         verify = sas_signature.verify
@@ -63,6 +63,9 @@ class AuthenticatorFixture:
 
         monkeypatch.setattr(sas_signature, "verify", counting)
         monkeypatch.setattr(time, "time_ns", lambda: int(self.now * 1e9))
+
+    def authenticator_with(self, oauth: str) -> Authenticator:
+        return Authenticator(self.engine, Settings(oauth=oauth), {"blob": policies_of})
 
     async def open(self) -> None:
         await self.engine.write(add_account, AddAccount(ACCOUNT, *KEYS))
@@ -280,6 +283,19 @@ def test_delegated_tokens_are_verified_once(fixture: AuthenticatorFixture) -> No
         assert fixture.verified == 1
         # A key expires before the tokens that it signed.
         fixture.now = NOW + 3_601
+        assert await fixture.refuses(target) == "AuthenticationFailed"
+
+    run(scenario)
+
+
+def test_delegated_tokens_need_a_server_with_users(fixture: AuthenticatorFixture) -> None:
+    async def scenario() -> None:
+        await fixture.open()
+        delegation = DelegationFixture(fixture)
+        await delegation.issue()
+        target = f"/{ACCOUNT}/one/a?{delegation.token()}"
+        await fixture.admits(target)
+        fixture.authenticator = fixture.authenticator_with("off")
         assert await fixture.refuses(target) == "AuthenticationFailed"
 
     run(scenario)

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, abort_if, operation
 from etagere.engine.records import TEXT, UINT, Collection, Span
 from etagere.errors import Refusal
@@ -59,7 +60,7 @@ def issue_delegation_key(txn: WriteTxn, command: IssueDelegationKey) -> IssuedKe
         if known is not None:
             txn.delete(EXPIRING_DELEGATING_USERS, (known.expires, *key))
         txn.put(EXPIRING_DELEGATING_USERS, (expires, *key), ExpiringDelegatingUser())
-    changed = DelegatingUser(command.rights, expires, command.token_issued)
+    changed = DelegatingUser(command.rights, expires, _not_after_now(txn, command.token_issued))
     if known is not None and known.token_issued > command.token_issued:
         # A newer token may have fewer rights.
         changed = replace(known, expires=expires)
@@ -75,8 +76,15 @@ def set_user_rights(txn: WriteTxn, command: SetUserRights) -> None:
     users have no record."""
     known = txn.get(DELEGATING_USERS, command.user.key, EXCLUSIVE)
     if known is not None and known.token_issued <= command.token_issued:
-        changed = replace(known, rights=command.rights, token_issued=command.token_issued)
+        token_issued = _not_after_now(txn, command.token_issued)
+        changed = replace(known, rights=command.rights, token_issued=token_issued)
         txn.put(DELEGATING_USERS, command.user.key, changed)
+
+
+def _not_after_now(txn: WriteTxn, token_issued: int) -> int:
+    """Returns when a token was issued. If a time in the future were recorded, the rights of the
+    token would stay until then, whatever tokens the user got meanwhile."""
+    return min(token_issued, txn.now // TICKS_PER_SECOND)
 
 
 @operation(reclaims=True)

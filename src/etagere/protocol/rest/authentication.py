@@ -211,7 +211,7 @@ class Authenticator:
         """Returns the user delegation key that a token names, and the current rights of its
         user."""
         key = token.key
-        if key is None:
+        if key is None or self._settings.oauth == "off":
             return _NO_DELEGATION
         abort_if(delegation.check_key(token))
         user = UserName(token.account, key.tenant_id, key.object_id)
