@@ -47,7 +47,9 @@ _HEALTHY_SECONDS = 10.0
 _FAILURES_MIN = 2
 _ATTEMPTS_MAX = 5
 _FORK_RETRY_SECONDS = 1.0
-_INPUT_BYTES = 4096
+_INPUT_BYTES = 64 * 1024
+_INPUT_PAUSE_SECONDS = 0.1
+"""Between reads from an input at whose end the supervisor stops: it may be endless."""
 
 ChildMain = Callable[[int], None]
 """The main function of a child; the argument is the file descriptor of its lifeline."""
@@ -179,6 +181,8 @@ class Supervisor:
         self._status_socket = status_socket
         self._reload = reload
         self._input = stop_at_eof
+        self._reads_at = 0.0
+        """When the input may be read again; 0: nothing was left of it."""
         self._grace_seconds = grace_seconds
         self._lifeline, self._life = os.pipe()
         self._stopping = False
@@ -195,7 +199,7 @@ class Supervisor:
             self._stopping = self._input_has_ended()
             while not self._stopping:
                 self._start_due()
-                received = signal.sigtimedwait(_SIGNALS, self._seconds_until_start())
+                received = signal.sigtimedwait(_SIGNALS, self._seconds_until_due())
                 if received is not None and received.si_signo in _STOP_SIGNALS:
                     self._stopping = True
                 self._stopping = self._stopping or self._input_has_ended()
@@ -238,12 +242,17 @@ class Supervisor:
             fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | (os.O_ASYNC if wanted else 0))
 
     def _input_has_ended(self) -> bool:
-        if self._input is None:
+        if self._input is None or time.monotonic() < self._reads_at:
             return False
+        self._reads_at = 0.0
         try:
-            while select.select([self._input], [], [], 0)[0]:
+            if select.select([self._input], [], [], 0)[0]:
                 if not os.read(self._input, _INPUT_BYTES):
                     return True
+                # No signal may come for the rest.
+                self._reads_at = time.monotonic() + _INPUT_PAUSE_SECONDS
+        except BlockingIOError:  # another process has read it
+            return False
         except OSError:  # such as a terminal that is gone
             return True
         return False
@@ -269,8 +278,11 @@ class Supervisor:
                     logger.error("cannot start %s: %s", child.name, error)
                     child.start_at = time.monotonic() + _FORK_RETRY_SECONDS
 
-    def _seconds_until_start(self) -> float:
+    def _seconds_until_due(self) -> float:
+        """Returns the time until a child is to be started, or the input to be read."""
         due = [child.start_at for child in self._children if not child.pid]
+        if self._reads_at:
+            due.append(self._reads_at)
         return max(0.0, min(due) - time.monotonic()) if due else 3600.0
 
     def _fork(self, child: _Child) -> None:

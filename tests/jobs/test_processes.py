@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -164,3 +165,23 @@ def test_a_failed_status_response_ends_nothing() -> None:
     assert Supervisor({"first": _wait}, status_socket=broken).run() == 0
     assert broken.asked
     broken.close()
+
+
+def test_an_endless_input_does_not_occupy_the_supervisor() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGIO})
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        _after(1.0)
+        used = time.process_time()
+        assert Supervisor({"first": _wait}, stop_at_eof=writer.stdout.fileno()).run() == 0
+        assert time.process_time() - used < 0.3
+        writer.kill()
+
+
+def test_the_end_of_the_input_stops_the_supervisor() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGIO})
+    with subprocess.Popen(["sh", "-c", "echo; sleep 0.3"], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        began = time.monotonic()
+        assert Supervisor({"first": _wait}, stop_at_eof=writer.stdout.fileno()).run() == 0
+        assert time.monotonic() - began < 5.0
