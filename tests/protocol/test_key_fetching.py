@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -74,7 +75,8 @@ def test_anything_else_is_a_failure(answer: bytes) -> None:
 
 
 def test_an_issuer_that_is_not_there() -> None:
-    with answering(b"") as url:
-        pass
-    with pytest.raises(KeysUnavailable, match=r"127\.0\.0\.1 cannot be read"):
-        asyncio.run(fetcher(url)())
+    with socket.socket() as reserved:  # nothing listens on its port
+        reserved.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{reserved.getsockname()[1]}/keys"
+        with pytest.raises(KeysUnavailable, match=r"127\.0\.0\.1 cannot be read"):
+            asyncio.run(fetcher(url)())

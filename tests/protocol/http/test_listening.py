@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from etagere.protocol.connections import listening
 from etagere.protocol.connections.listening import Listener, may_accept
 from etagere.protocol.connections.pool import ConnectionPlace, ConnectionPool
 from etagere.protocol.connections.sharing import FrontEndShare, FrontEndTable
 from tests.protocol.http.harness import on_loops, until
 
-pytestmark = pytest.mark.alone
+NEVER = 1_000.0
 
 
 @pytest.mark.parametrize(
@@ -44,52 +45,63 @@ class ListenerFixture:
         self.share = FrontEndShare(self.table, 0)
         self.pool = ConnectionPool()
         self.accepted: list[socket.socket] = []
+        self.accepted_at: list[float] = []
         self.listener = Listener(self.listening, 0, self._accept, self.pool, self.share)
         self.listener.start()
 
     def _accept(self, connected: socket.socket, place: ConnectionPlace) -> None:
         self.accepted.append(connected)
+        self.accepted_at.append(asyncio.get_running_loop().time())
 
     def connect(self) -> socket.socket:
         return socket.create_connection(self.listening.getsockname())
 
 
 @contextlib.contextmanager
-def beside_another() -> Iterator[ListenerFixture]:
-    row = ListenerFixture()
-    try:
-        yield row
-    finally:
-        row.listener.stop()
-        for connected in row.accepted:
-            connected.close()
+def beside_another(defer_seconds: float = NEVER) -> Iterator[ListenerFixture]:
+    """A front end that leaves a connection to the other for so long at most."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listening, "_DEFER_SECONDS_MAX", defer_seconds)
+        row = ListenerFixture()
+        try:
+            yield row
+        finally:
+            row.listener.stop()
+            for connected in row.accepted:
+                connected.close()
 
 
 @on_loops
 async def test_the_front_end_with_more_connections_yields() -> None:
     with beside_another() as row, row.connect(), row.connect(), row.connect():
         row.other.accepts = True
+        await until(lambda: len(row.accepted) == 1)
         await asyncio.sleep(0.01)
         assert len(row.accepted) == 1
         row.other.add_connections(0, 1)
         row.other.count_turn()
+        await until(lambda: len(row.accepted) == 2)
         await asyncio.sleep(0.01)
         assert len(row.accepted) == 2
 
 
 @on_loops
 async def test_it_does_not_wait_for_an_unresponsive_front_end() -> None:
-    with beside_another() as row, row.connect(), row.connect(), row.connect():
+    with beside_another(0.2) as row, row.connect(), row.connect(), row.connect():
         row.other.accepts = True
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         await until(lambda: len(row.accepted) == 3)
         # It waits once, not once per connection.
-        assert 0.015 < loop.time() - began < 0.04 + 0.2
+        first, second, third = row.accepted_at
+        assert second - first >= 0.2
+        assert third - second < 0.2
+    with beside_another(0.05) as row, row.connect(), row.connect():
+        row.other.accepts = True
+        await until(lambda: len(row.accepted) == 2)
+        listening._DEFER_SECONDS_MAX = NEVER
         row.other.count_turn()
         with row.connect():
             await asyncio.sleep(0.01)
-            assert len(row.accepted) == 3
+            assert len(row.accepted) == 2
 
 
 @on_loops
@@ -107,11 +119,12 @@ async def test_an_idle_front_end_is_not_taken_for_unresponsive() -> None:
         row.other.accepts = True
         row.share.own_row.add_connections(0, 1)
         with row.connect():
-            await asyncio.sleep(0.005)
+            await until(lambda: row.listener._deferred_at is not None)
             row.listening.accept()[0].close()
-        await asyncio.sleep(0.05)
+        # The time of another connection does not count from the first one.
+        await until(lambda: row.listener._deferred_at is None)
         with row.connect():
-            await asyncio.sleep(0.005)
+            await until(lambda: row.listener._deferred_at is not None)
             assert not row.accepted
             assert not row.listener._unresponsive
 

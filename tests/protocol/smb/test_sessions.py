@@ -666,7 +666,7 @@ def test_memory_before_the_logon_is_limited(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_changed_logons(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logons, "LOGON_DELAY_SECONDS", 0)
+    monkeypatch.setattr(logons, "LOGON_DELAY_SECONDS_MAX", 0)
     monkeypatch.setattr(sessions, "FAILED_LOGONS_MAX", 1_000_000)
     changes = random.Random(1)
 
