@@ -135,7 +135,7 @@ def test_bad_requests(source: ShareFileClient, file: ShareFileClient) -> None:
     code(400, "InvalidHeaderValue", x_ms_source_content_crc64="AAAA")
     code(400, "InvalidHeaderValue", x_ms_source_if_match_crc64="AAAA")
     code(400, "InvalidHeaderValue", x_ms_copy_source="file:///etc/passwd")
-    code(400, "UnsupportedHeader", x_ms_copy_source_authorization="Bearer abc")
+    code(401, "CannotVerifyCopySource", x_ms_copy_source_authorization="Bearer abc")
     assert file.download_file(0, 100).readall() == bytes(100)
 
 
