@@ -448,6 +448,24 @@ def test_one_core_has_one_front_end(tmp_path: Path) -> None:
         os.sched_setaffinity(0, cores)
 
 
+def test_without_standard_error(tmp_path: Path) -> None:
+    """What is opened later must not be taken for it."""
+    closed = subprocess.Popen(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", *COMMAND, "serve", *free_ports()],
+        env=environment(),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert closed.stdout is not None
+        assert closed.stdout.readline().startswith("READY ")
+        assert Path(f"/proc/{closed.pid}/fd/2").readlink() == Path(os.devnull)
+    finally:
+        closed.terminate()
+        closed.communicate(timeout=GRACEFUL_SECONDS_MAX)
+
+
 # Exit
 
 
@@ -499,6 +517,21 @@ def test_interrupted_before_it_has_started(tmp_path: Path) -> None:
         waiting.send_signal(signal.SIGINT)
         _, output = waiting.communicate(timeout=GRACEFUL_SECONDS_MAX)
         assert (waiting.returncode, output) == (130, "")
+
+
+def test_a_temporary_store_is_removed_if_the_start_is_interrupted(tmp_path: Path) -> None:
+    waiting = subprocess.Popen(
+        [*COMMAND, "serve", "--memory", *free_ports()],
+        env=environment({"TMPDIR": str(tmp_path)}),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    eventually(lambda: any(tmp_path.iterdir()), "a temporary store")
+    waiting.terminate()
+    _, output = waiting.communicate(timeout=GRACEFUL_SECONDS_MAX)
+    assert waiting.returncode == 0, output
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:

@@ -9,15 +9,16 @@ import errno
 import logging
 import math
 import shutil
+import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from etagere import descriptors
 from etagere.admin.child import (
@@ -123,18 +124,32 @@ class StartOptions(NamedTuple):
 
 def serve(settings: Settings, announce: Announce, options: StartOptions) -> int:
     """Runs a server until stopped; returns an exit status."""
-    directory = settings.data
     config = Config(slow_seconds=settings.log_slow_milliseconds / 1_000 or math.inf)
-    if settings.memory:
-        directory = Path(tempfile.mkdtemp(prefix="etagere-"))
-        config = replace(config, durable=False)
     try:
-        return _serve_in(directory, settings, config, announce, options)
+        if not settings.memory:
+            return _serve_in(settings.data, settings, config, announce, options)
+        with _temporary_directory() as directory:
+            config = replace(config, durable=False)
+            return _serve_in(directory, settings, config, announce, options)
     except BadCertificate as error:
         raise CannotUse(str(error)) from error
+
+
+@contextmanager
+def _temporary_directory() -> Iterator[Path]:
+    """A directory that is removed at the end, which may be a signal before the supervisor runs."""
+
+    def end(_signal: int, _frame: object) -> NoReturn:
+        raise SystemExit(0)
+
+    before = signal.signal(signal.SIGTERM, end)
+    directory = Path(tempfile.mkdtemp(prefix="etagere-"))
+    try:
+        yield directory
     finally:
-        if settings.memory:
-            shutil.rmtree(directory, ignore_errors=True)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        shutil.rmtree(directory, ignore_errors=True)
+        signal.signal(signal.SIGTERM, before)
 
 
 def _serve_in(
@@ -170,8 +185,8 @@ def _serve_in(
         workers = settings.workers or workers_for_cores()
         front_ends = workers + 1  # one for files
         announced = ports if admin is None else {**ports, "admin": admin.getsockname()[1]}
-        processes = front_ends if admin is None else front_ends + 1
-        announce_all = ReadyBarrier(processes, lambda: announce(announced, authority))
+        # Not with the admin process, without which all others work. Its port is open already.
+        announce_all = ReadyBarrier(front_ends, lambda: announce(announced, authority))
         front_config = config_of_front_end(config, front_ends, descriptors_max)
         front_end_table = FrontEndTable(front_ends, len(sockets))
 
@@ -204,7 +219,6 @@ def _serve_in(
                 access,
                 tuple(children),
                 None if access.is_local else tls,
-                announce_all,
             )
         return _supervise(
             directory,
@@ -226,7 +240,11 @@ def _supervise(
     try:
         watched = sys.stdin.fileno() if stop_at_eof else None
         return Supervisor(
-            children, status_socket=status_socket, reload=reload, stop_at_eof=watched
+            children,
+            status_socket=status_socket,
+            reload=reload,
+            stop_at_eof=watched,
+            dispensable=(ADMIN_NAME,),
         ).run()
     finally:
         if status_socket is not None:

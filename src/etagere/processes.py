@@ -16,7 +16,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
@@ -48,8 +48,7 @@ _FAILURES_MIN = 2
 _ATTEMPTS_MAX = 5
 _FORK_RETRY_SECONDS = 1.0
 _INPUT_BYTES = 64 * 1024
-_INPUT_PAUSE_SECONDS = 0.1
-"""Between reads from an input at whose end the supervisor stops: it may be endless."""
+_INPUT_PAUSE_SECONDS = 0.1  # between reads of an input that may be endless
 
 ChildMain = Callable[[int], None]
 """The main function of a child; the argument is the file descriptor of its lifeline."""
@@ -174,15 +173,17 @@ class Supervisor:
         status_socket: StatusSocket | None = None,
         reload: Callable[[], bool] = lambda: False,
         stop_at_eof: int | None = None,
+        dispensable: Collection[str] = (),
     ) -> None:
-        """`reload` returns whether the children have to reload too. `stop_at_eof` is the descriptor
-        of an input at whose end the supervisor stops. What arrives there is discarded."""
+        """`dispensable` are children without which the others go on. `reload` returns whether the
+        children have to reload too. `stop_at_eof` is the descriptor of an input at whose end the
+        supervisor stops. What arrives there is discarded."""
         self._children = [_Child(name, main) for name, main in children.items()]
         self._status_socket = status_socket
         self._reload = reload
+        self._dispensable = dispensable
         self._input = stop_at_eof
-        self._reads_at = 0.0
-        """When the input may be read again; 0: nothing was left of it."""
+        self._reads_at = 0.0  # 0: nothing was left of the input
         self._grace_seconds = grace_seconds
         self._lifeline, self._life = os.pipe()
         self._stopping = False
@@ -249,12 +250,9 @@ class Supervisor:
             if select.select([self._input], [], [], 0)[0]:
                 if not os.read(self._input, _INPUT_BYTES):
                     return True
-                # No signal may come for the rest.
                 self._reads_at = time.monotonic() + _INPUT_PAUSE_SECONDS
-        except BlockingIOError:  # another process has read it
-            return False
-        except OSError:  # such as a terminal that is gone
-            return True
+        except OSError as error:  # such as a terminal that is gone
+            return not isinstance(error, BlockingIOError)
         return False
 
     def _answer_status_requests(self) -> None:
@@ -332,7 +330,7 @@ class Supervisor:
         # A child that was killed by a signal had been running.
         child.proven = child.proven or not child.failures or code < 0
         hopeless = child.failures >= _ATTEMPTS_MAX and not child.proven
-        if code == EXIT_FINAL or hopeless:
+        if (code == EXIT_FINAL or hopeless) and child.name not in self._dispensable:
             logger.error("%s cannot run (pid %d): %s", child.name, child.pid, ended)
             self._stopping, self._status = True, EXIT_FINAL
         elif not self._stopping:

@@ -185,3 +185,19 @@ def test_the_end_of_the_input_stops_the_supervisor() -> None:
         began = time.monotonic()
         assert Supervisor({"first": _wait}, stop_at_eof=writer.stdout.fileno()).run() == 0
         assert time.monotonic() - began < 5.0
+
+
+@pytest.mark.parametrize("status", [1, processes.EXIT_FINAL])
+def test_a_dispensable_child_that_cannot_run_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int
+) -> None:
+    monkeypatch.setattr(processes, "_RESTART_SECONDS_MAX", 0.01)
+
+    def fail(_lifeline: int) -> None:
+        (tmp_path / str(os.getpid())).touch()
+        sys.exit(status)
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    _after(1.0)
+    assert Supervisor({"first": _wait, "other": fail}, dispensable=("other",)).run() == 0
+    assert len(list(tmp_path.iterdir())) > 6

@@ -7,7 +7,6 @@ of Prometheus takes tens of milliseconds to import.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import socket
@@ -79,14 +78,13 @@ def admin_main(
     access: AdminAccess,
     others: tuple[str, ...],
     tls: ServerTls | None,
-    announce: Callable[[], None],
 ) -> ChildMain:
     """Returns the main function of the admin process. `others` are the names of the other
-    children; `announce` is called when it answers requests."""
+    children."""
 
     def main(lifeline: int) -> None:
         from etagere.admin.process import AdminProcess  # noqa: PLC0415 (see above)
 
-        AdminProcess(directory, config, listening, access, others, tls).run(lifeline, announce)
+        AdminProcess(directory, config, listening, access, others, tls).run(lifeline)
 
     return main

@@ -10,7 +10,6 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,11 +64,11 @@ class AdminProcess:
     """The names of the other children of the supervisor."""
     tls: ServerTls | None
 
-    def run(self, lifeline: int, announce: Callable[[], None]) -> None:
-        """Runs until it is stopped. Calls `announce` when it answers requests."""
-        uvloop.run(self._run(lifeline, announce))
+    def run(self, lifeline: int) -> None:
+        """Runs until it is stopped."""
+        uvloop.run(self._run(lifeline))
 
-    async def _run(self, lifeline: int, announce: Callable[[], None]) -> None:
+    async def _run(self, lifeline: int) -> None:
         stopped = stop_signal(lifeline)
         asyncio.get_running_loop().set_exception_handler(handle_loop_error)
         # Pages are read once per count.
@@ -93,7 +92,6 @@ class AdminProcess:
             reload_on_signal(self.tls, ADMIN_NAME, [server])
             tune_gc()
             with answering(self.directory, ADMIN_NAME, lambda: _health(jobs)):
-                announce()
                 await stopped.wait()
             await run_all_steps(
                 ("drain connections", lambda: server.drain(_DRAIN_SECONDS)),

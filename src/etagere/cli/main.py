@@ -113,7 +113,21 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"unknown name{hint}")
 
 
+def _open_standard_streams() -> None:
+    """Opens the standard streams that were closed. Otherwise the next file that is opened would be
+    taken for standard error, and log lines would be written to it."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number
+    # The interpreter has set the streams to None.
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
+    _open_standard_streams()
     # Names in a store may contain characters that the terminal cannot show.
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")

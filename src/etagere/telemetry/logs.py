@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import select
 import sys
 import threading
 from collections.abc import Sequence
@@ -21,28 +22,50 @@ _STANDARD_ERROR: Final = 2
 _ATOMIC_BYTES_MAX: Final = 4_096
 """PIPE_BUF: what is written to a pipe at once, without the lines of other processes between."""
 
-
-def write_lines(lines: Sequence[bytes]) -> None:
-    """Writes lines to standard error, as many at once as a pipe takes in one piece. Errors are
-    ignored: a log that cannot be written must not end requests."""
-    with contextlib.suppress(OSError):
-        chunk: list[bytes] = []
-        size = 0
-        for line in lines:
-            if chunk and size + len(line) + 1 > _ATOMIC_BYTES_MAX:
-                _write(chunk)
-                chunk, size = [], 0
-            chunk.append(line)
-            size += len(line) + 1
-        _write(chunk)
+_STUCK_SECONDS: Final = 1.0
+"""How long a process waits for the reader of its log, once."""
 
 
-def _write(lines: Sequence[bytes]) -> None:
-    if not lines:
-        return
-    data = b"\n".join(lines) + b"\n"
-    while data:
-        data = data[os.write(_STANDARD_ERROR, data) :]
+class LogOutput:
+    """Where the log is written to. Lines that nobody reads are dropped, because a log that cannot
+    be written must not hold up or end requests."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._is_stuck = False
+        self._dropped = 0
+
+    def write_lines(self, lines: Sequence[bytes]) -> None:
+        """Writes lines, as many at once as a pipe takes in one piece. Errors are ignored."""
+        with contextlib.suppress(OSError):
+            chunk: list[bytes] = []
+            size = 0
+            for line in lines:
+                if chunk and size + len(line) + 1 > _ATOMIC_BYTES_MAX:
+                    self._write(chunk)
+                    chunk, size = [], 0
+                chunk.append(line)
+                size += len(line) + 1
+            if chunk:
+                self._write(chunk)
+
+    def _write(self, lines: Sequence[bytes]) -> None:
+        data = b"\n".join(lines) + b"\n"
+        while data:
+            seconds = 0.0 if self._is_stuck else _STUCK_SECONDS
+            if not select.select((), (self._descriptor,), (), seconds)[1]:
+                self._is_stuck = True
+                self._dropped += len(lines)
+                return
+            data = data[os.write(self._descriptor, data[:_ATOMIC_BYTES_MAX]) :]
+        self._is_stuck = False
+        if self._dropped:
+            dropped, self._dropped = self._dropped, 0
+            logger.warning("%d lines of the log were dropped: nobody read them", dropped)
+
+
+write_lines: Final = LogOutput(_STANDARD_ERROR).write_lines
+"""Writes lines to standard error."""
 
 
 class LineHandler(logging.Handler):
