@@ -15,6 +15,7 @@ settings.load_profile("etagere")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # while tests are collected: nearly all that it makes stays
     is_worker = hasattr(config, "workerinput")
     if config.getoption("markexpr") == "long" and not is_worker:
         config.pluginmanager.register(LongRunProgress(config), "long-run-progress")
@@ -26,3 +27,4 @@ def pytest_collection_finish() -> None:
     collection of garbage would look at, and so copy, all of it."""
     gc.collect()
     gc.freeze()
+    gc.enable()

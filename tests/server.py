@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Final
 
 SECONDS_MAX = 20.0
+_PORT_SECONDS_MAX = 240.0
+"""Several tests may wait for the default ports, and each starts a server and clients."""
 ROOT: Final = Path(__file__).parents[1]
 
 ACCOUNT: Final = "devstoreaccount1"
@@ -172,7 +174,8 @@ def development_port() -> Iterator[int]:
     # The kernel releases an abstract socket name when its process ends, however it ends.
     with socket.socket(socket.AF_UNIX) as lock:
         name = f"\0etagere-port-{DEVELOPMENT_PORT}"
-        eventually(lambda: _binds(lock, name), "another test to release the port")
+        awaited = "another test to release the port"
+        eventually(lambda: _binds(lock, name), awaited, _PORT_SECONDS_MAX)
         eventually(_ports_are_free, f"port {DEVELOPMENT_PORT} to become free")
         yield DEVELOPMENT_PORT
 
@@ -224,9 +227,9 @@ def unique(prefix: str = "container") -> str:
     return f"{prefix}-{os.getpid()}-{next(_numbers)}"
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
+def eventually(condition: Callable[[], bool], what: str, seconds_max: float = SECONDS_MAX) -> None:
     """Waits until a condition holds; `what` names it in the error on timeout."""
-    deadline = time.monotonic() + SECONDS_MAX
+    deadline = time.monotonic() + seconds_max
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"timed out waiting for {what}")

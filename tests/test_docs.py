@@ -56,7 +56,7 @@ def test_the_first_five_minutes_of_the_readme(tmp_path: Path) -> None:
                 [sys.executable, "-c", program],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=120,
                 check=False,
             )
         finally:

@@ -36,7 +36,7 @@ def run(*command: str | Path, cwd: Path) -> str:
         env=clean_environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Final
 
@@ -12,6 +12,9 @@ from tests.probes.blob.batches import answered
 from tests.probes.client import Answer, Request, octets
 from tests.protocol.table.batches import answers_in
 from tests.server import ROOT
+
+Code = tuple[int, str]
+"""A status and an error code."""
 
 AUTHENTICATION_FAILED: Final = (403, "AuthenticationFailed")
 NO_AUTHENTICATION: Final = (401, "NoAuthenticationInformation")
@@ -42,12 +45,23 @@ _HEAD_BYTES_MAX: Final = 64 * 1024
 _HEADERS_MAX: Final = 250
 
 
-def refusal_fault(answer: Answer, *expected: tuple[int, str]) -> str:
+def refusal_fault(answer: Answer, *expected: Code) -> str:
     """Returns what is wrong with an answer that should be a refusal, or an empty string."""
     received = (answer.status, answer.code)
     if answer.status not in REFUSALS or (expected and received not in expected):
         return f"answered {received}"
     return ""
+
+
+def unrefused(
+    ask: Callable[[Request], Answer], cases: Iterable[tuple[str, Request]], *expected: Code
+) -> list[tuple[str, str]]:
+    """Sends requests; returns those that were not refused as expected, with what is wrong."""
+    return [
+        (label, fault)
+        for label, request in cases
+        if (fault := refusal_fault(ask(request), *expected))
+    ]
 
 
 def is_readable(request: Request) -> bool:

@@ -11,6 +11,7 @@ from tests.probes.answers import (
     AUTHORIZATION_FAILURE,
     BLOB_OVERWRITE,
     PERMISSION_MISMATCH,
+    Code,
     refusal_fault,
 )
 from tests.probes.blob.operations import BlobOperation, BlobTarget
@@ -20,10 +21,6 @@ from tests.probes.services import SERVICES
 from tests.probes.token_kinds import TokenKind
 from tests.probes.tokens import BLOB_LETTERS, CONTAINER_LETTERS, Token, service_token
 from tests.server import ACCOUNT, KEY
-
-Code = tuple[int, str]
-"""A status and an error code."""
-
 
 OUT_OF_SCOPE: Final = (AUTHENTICATION_FAILED, AUTHORIZATION_FAILURE)
 """The signature is that of another resource, or the resource is not enough for the operation."""

@@ -13,11 +13,11 @@ from tests.probes.answers import (
     PERMISSION_MISMATCH,
     RESOURCE_TYPE_MISMATCH,
     SERVICE_MISMATCH,
+    Code,
 )
 from tests.probes.callers import (
     OUT_OF_SCOPE,
     Case,
-    Code,
     Letters,
     deciding_letters,
     every_letter,
@@ -111,7 +111,7 @@ def test_shared_access_signatures(fixture: ServiceFixture[Any], operation: Opera
 
 @pytest.mark.long
 @each_operation
-def testevery_letter(fixture: ServiceFixture[Any], operation: Operation[Any]) -> None:
+def test_every_letter(fixture: ServiceFixture[Any], operation: Operation[Any]) -> None:
     with fixture.target_for(operation) as target:
         assert not list(find_faults(fixture, operation, target, _cases(operation, every_letter)))
 
@@ -123,7 +123,7 @@ def test_stored_policies(fixture: ServiceFixture[Any], operation: Operation[Any]
 
 @pytest.mark.long
 @each_operation
-def testevery_letter_in_stored_policies(
+def test_every_letter_in_stored_policies(
     fixture: ServiceFixture[Any], operation: Operation[Any]
 ) -> None:
     _check_policies(fixture, operation, every_letter)

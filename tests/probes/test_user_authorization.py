@@ -17,6 +17,7 @@ from tests.probes.answers import (
     AUTHENTICATION_FAILED,
     NO_AUTHENTICATION,
     PERMISSION_MISMATCH,
+    Code,
     refusal_fault,
 )
 from tests.probes.blob.operations import BlobTarget
@@ -24,7 +25,6 @@ from tests.probes.callers import (
     OUT_OF_SCOPE,
     TIMESTAMP,
     Case,
-    Code,
     deciding_letters,
     every_letter,
     find_faults,

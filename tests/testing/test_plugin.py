@@ -88,7 +88,7 @@ def run_pytest(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
         env=variables,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
