@@ -25,22 +25,19 @@ _ATOMIC_BYTES_MAX: Final = 4_096
 def write_lines(lines: Sequence[bytes]) -> None:
     """Writes lines to standard error, as many at once as a pipe takes in one piece. Errors are
     ignored: a log that cannot be written must not end requests."""
-    with contextlib.suppress(OSError):
-        chunk: list[bytes] = []
-        size = 0
-        for line in lines:
-            if chunk and size + len(line) + 1 > _ATOMIC_BYTES_MAX:
-                _write(chunk)
-                chunk, size = [], 0
-            chunk.append(line)
-            size += len(line) + 1
-        _write(chunk)
-
-
-def _write(lines: Sequence[bytes]) -> None:
-    if not lines:
-        return
     data = b"\n".join(lines) + b"\n"
+    begin = 0
+    with contextlib.suppress(OSError):
+        while begin < len(data):
+            limit = begin + _ATOMIC_BYTES_MAX
+            end = len(data) if limit >= len(data) else data.rfind(b"\n", begin, limit) + 1
+            if not end:  # a longer line
+                end = data.find(b"\n", limit) + 1
+            _write(data[begin:end])
+            begin = end
+
+
+def _write(data: bytes) -> None:
     while data:
         data = data[os.write(_STANDARD_ERROR, data) :]
 
