@@ -72,7 +72,7 @@ def test_a_text_line_describes_the_request_without_secrets() -> None:
     line = line_of("text", exchange, Response(404, NOT_FOUND, b"12345"))
     assert re.fullmatch(
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO front-end-1\[\d+\] etagere\.access \[id\]: "
-        r"127\.0\.0\.1 GET /account/c/\\xffé 404 1\.5 ms in=0 out=5 "
+        r"127\.0\.0\.1 GET /account/c/\\xff\\xc3\\xa9 404 1\.5 ms in=0 out=5 "
         r"operation=get_blob principal=key client_request_id=mine error=BlobNotFound",
         line,
     )
@@ -91,7 +91,7 @@ def test_a_json_line_describes_the_request_without_secrets() -> None:
         "request_id": "id",
         "client": "127.0.0.1",
         "method": "GET",
-        "path": "/account/c/\\xffé",
+        "path": "/account/c/\\xff\\xc3\\xa9",
         "status": 404,
         "milliseconds": 1.5,
         "server_milliseconds": 0.0,
@@ -215,4 +215,4 @@ def test_slow_requests_are_logged(caplog: pytest.LogCaptureFixture) -> None:
         exchange.http.server_seconds = 1.5
         AccessLog(None, slow_seconds=2.0).add(exchange.http, Response(200), 9.0, exchange)
     (record,) = caplog.records
-    assert record.getMessage() == "a request took 2.500 s: GET /account/c/\\xffé"
+    assert record.getMessage() == "a request took 2.500 s: GET /account/c/\\xff\\xc3\\xa9"

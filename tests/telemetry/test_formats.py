@@ -83,6 +83,7 @@ def test_an_event_is_one_printable_line(log_format: str, sent: str) -> None:
 
 def test_long_values_are_cut_off() -> None:
     assert printable("abcdef", 3) == "abc…"
+    assert printable("\x7f\x7f", 5) == r"\x7f\…"
     assert len(line("json", record("%s", 10**6 * "a", paths=10**4 * ["b"]))) < 4_096
 
 

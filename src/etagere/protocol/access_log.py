@@ -20,7 +20,12 @@ import msgspec
 from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, User
 from etagere.protocol.http.messages import Request, Response
 from etagere.telemetry.context import no_request
-from etagere.telemetry.formats import fields, printable, text_process_name
+from etagere.telemetry.formats import (
+    TEXT_CHARACTERS_MAX,
+    fields,
+    printable,
+    text_process_name,
+)
 from etagere.telemetry.logs import write_lines
 
 if TYPE_CHECKING:
@@ -96,8 +101,9 @@ class AccessLog:
         }
         self._json_mark = f'Z",{msgspec.json.encode(constant).decode()[1:-1]},'
         self._write = write
-        self._second = 0
+        self._millisecond = 0
         self._second_text = ""
+        self._time_text = ""
         self._lines: list[bytes] = []
 
     def add(
@@ -122,12 +128,14 @@ class AccessLog:
 
     def _time(self) -> str:
         """Returns the time without the letter for UTC."""
-        now = time.time()
-        second = int(now)
-        if second != self._second:
-            self._second = second
-            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._second_text}.{int(1_000 * (now - second)):03d}"
+        now = int(1_000 * time.time())
+        if now != self._millisecond:
+            second, millisecond = divmod(now, 1_000)
+            if second != self._millisecond // 1_000:
+                self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._millisecond = now
+            self._time_text = f"{self._second_text}.{millisecond:03d}"
+        return self._time_text
 
     def _text(
         self, request: Request, response: Response, seconds: float, exchange: Exchange | None
@@ -201,7 +209,13 @@ def _log_slow(request: Request, response: Response, exchange: Exchange | None) -
 
 def _path(target: bytes) -> str:
     path = target.partition(b"?")[0]
-    shown = printable(path.decode("utf-8", "backslashreplace"))
+    try:
+        shown = path.decode()
+    except UnicodeDecodeError:
+        # A handler of errors would be called for each byte.
+        shown = path.decode("latin-1").encode("unicode_escape").decode("ascii")
+    if len(shown) > TEXT_CHARACTERS_MAX or not shown.isprintable():
+        shown = printable(shown)
     if b"=" in path or b"%3" in path:
         return _SIGNATURE.sub(r"\1…", shown)
     return shown

@@ -40,16 +40,15 @@ def fields(**values: object) -> dict[str, object]:
 
 
 def printable(text: str, characters_max: int = TEXT_CHARACTERS_MAX) -> str:
-    """Returns text with everything escaped that is not printable, and with a limited length."""
-    if len(text) > characters_max:
-        text = f"{text[:characters_max]}…"
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else _escape(one) for one in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    """Returns text with a limited length; if it is not printable, in ASCII with escapes."""
+    shown = text[:characters_max]
+    is_cut = len(text) > characters_max
+    if not shown.isprintable():
+        # All of it at once: character by character, a long path would take a millisecond.
+        escaped = shown.encode("unicode_escape").decode("ascii")
+        shown = escaped[:characters_max]
+        is_cut = is_cut or len(escaped) > characters_max
+    return f"{shown}…" if is_cut else shown
 
 
 def describe_exception(error: BaseException) -> str:

@@ -37,27 +37,26 @@ class LogOutput:
 
     def write_lines(self, lines: Sequence[bytes]) -> None:
         """Writes lines, as many at once as a pipe takes in one piece. Errors are ignored."""
-        with contextlib.suppress(OSError):
-            chunk: list[bytes] = []
-            size = 0
-            for line in lines:
-                if chunk and size + len(line) + 1 > _ATOMIC_BYTES_MAX:
-                    self._write(chunk)
-                    chunk, size = [], 0
-                chunk.append(line)
-                size += len(line) + 1
-            if chunk:
-                self._write(chunk)
-
-    def _write(self, lines: Sequence[bytes]) -> None:
         data = b"\n".join(lines) + b"\n"
-        while data:
+        begin = 0
+        with contextlib.suppress(OSError):
+            while begin < len(data):
+                limit = begin + _ATOMIC_BYTES_MAX
+                end = len(data) if limit >= len(data) else data.rfind(b"\n", begin, limit) + 1
+                if not end:  # a longer line
+                    end = data.find(b"\n", limit) + 1
+                self._write(data[begin:end])
+                begin = end
+
+    def _write(self, data: bytes) -> None:
+        left = data
+        while left:
             seconds = 0.0 if self._is_stuck else _STUCK_SECONDS
             if not select.select((), (self._descriptor,), (), seconds)[1]:
                 self._is_stuck = True
-                self._dropped += len(lines)
+                self._dropped += left.count(b"\n")
                 return
-            data = data[os.write(self._descriptor, data[:_ATOMIC_BYTES_MAX]) :]
+            left = left[os.write(self._descriptor, left[:_ATOMIC_BYTES_MAX]) :]
         self._is_stuck = False
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
