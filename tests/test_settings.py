@@ -393,8 +393,8 @@ def test_wrong_values(flags: tuple[str, ...], environment: dict[str, str], messa
         ('data = "a\\u0000b"', "data: is not a path"),
         ("oauth = false", "oauth: must be a string"),
         ("oauth = 'on'", "oauth: oauth_issuers must be set too"),
-        ("oauth_issuers = 'x'", "oauth_issuers: must be a list of strings"),
-        ("oauth_audiences = [1]", "oauth_audiences: must be a list of strings"),
+        ("oauth_issuers = 'x'", 'oauth_issuers: must be a list of strings "ISSUER"'),
+        ("oauth_audiences = [1]", 'oauth_audiences: must be a list of strings "AUDIENCE"'),
         ("oauth_keys = 1", "oauth_keys: must be a string"),
         (
             "oauth_roles = 'x'",
@@ -408,7 +408,7 @@ def test_wrong_values(flags: tuple[str, ...], environment: dict[str, str], messa
         ("accounts = [1]", 'accounts: must be a list of strings "NAME:KEY[:KEY2]"'),
         (
             "premium_file_accounts = 'x'",
-            "premium_file_accounts: must be a list of account names",
+            'premium_file_accounts: must be a list of strings "NAME"',
         ),
         (
             "premium_file_accounts = ['one', 'Two']",

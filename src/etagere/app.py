@@ -263,12 +263,7 @@ def _admin_access(settings: Settings) -> AdminAccess | None:
 
 def _bind_services(settings: Settings, held: ExitStack) -> dict[str, socket.socket]:
     """Returns the listening sockets of the services, which `held` closes."""
-    ports = {
-        "blob": settings.blob_port,
-        "queue": settings.queue_port,
-        "table": settings.table_port,
-        "file": settings.file_port,
-    }
+    ports = settings.rest_ports
     if settings.smb:
         ports["smb"] = settings.smb_port
     return {

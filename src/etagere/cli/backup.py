@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -18,8 +17,10 @@ from etagere.backup.repository import CannotBackUp, locked_for_reading, locked_f
 from etagere.backup.taking import take
 from etagere.backup.verifying import Verified, verify
 from etagere.cli import CLEAN, FINDINGS, CommandError, notify, settings_of
+from etagere.cli.output import print_json
 from etagere.cli.progress import ProgressBar
 from etagere.engine.writer import is_served
+from etagere.jobs.status import size_text
 from etagere.opens.remote import store_writes
 from etagere.settings.loading import add_arguments as add_settings
 
@@ -49,7 +50,6 @@ _NICENESS: Final = 10
 _STORE_SECONDS_MAX: Final = 10.0
 """How long the server may take to store what SMB clients have written."""
 _LINES_MAX: Final = 50
-_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     takes = not (arguments.list or arguments.verify or arguments.remove)
     if not takes and (arguments.keep is not None or arguments.full):
         raise CommandError("--keep and --full are for taking a backup; see `etagere backup --help`")
-    with errors():
+    with errors_in_one_line():
         if arguments.list:
             return _list(arguments.backup, as_json=arguments.json)
         if arguments.verify:
@@ -95,8 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def errors() -> Iterator[None]:
-    """Reports errors of backups."""
+def errors_in_one_line() -> Iterator[None]:
+    """Turns errors of backups and of the file system into `CommandError`."""
     try:
         yield
     except (CannotBackUp, Damaged) as error:
@@ -118,11 +118,11 @@ def _take(arguments: argparse.Namespace) -> int:
     if arguments.keep is not None and not point.lost:
         removed = _keep(target, arguments.keep)
     if arguments.json:
-        _print_json({"backup": str(target), "point": _as_json(point), "removed": removed})
+        print_json({"backup": str(target), "point": _as_json(point), "removed": removed})
     else:
         for lost in point.lost[:_LINES_MAX]:
             notify(f"segment {lost.segment} at {lost.offset}: {lost.reason}")
-        print(f"{point.name}: {_size(point.total_bytes)}, {_size(point.added_bytes)} of them new")
+        print(f"{point.name}: {_sizes(point)}")
         if removed:
             print(f"removed {', '.join(removed)}")
     if point.lost:
@@ -152,12 +152,11 @@ def _list(target: Path, *, as_json: bool) -> int:
     if as_json:
         shown = [_as_json(point) for point in points]
         unreadable = [str(damage) for damage in damages]
-        _print_json({"backup": str(target), "points": shown, "unreadable": unreadable})
+        print_json({"backup": str(target), "points": shown, "unreadable": unreadable})
     else:
         for point in points:
             lost = f", {len(point.lost)} extents lost" if point.lost else ""
-            sizes = f"{_size(point.total_bytes)}, {_size(point.added_bytes)} of them new"
-            print(f"{point.name}  {point.taken}  {sizes}{lost}")
+            print(f"{point.name}  {point.taken}  {_sizes(point)}{lost}")
         for damage in damages:
             notify(str(damage))
     return FINDINGS if damages else CLEAN
@@ -167,7 +166,7 @@ def _verify(target: Path, *, as_json: bool) -> int:
     with locked_for_reading(target) as repository, ProgressBar(sys.stderr) as bar:
         verified = verify(repository, bar)
     if as_json:
-        _print_json(
+        print_json(
             {
                 "backup": str(target),
                 "clean": verified.is_clean,
@@ -192,7 +191,7 @@ def _print_verified(verified: Verified) -> None:
             print(f"  … and {len(damages) - _LINES_MAX} more; --json lists them all")
     for text in verified.unreadable:
         print(text)
-    print(f"{_size(verified.bytes_read)} read: {'clean' if verified.is_clean else 'damaged'}")
+    print(f"{size_text(verified.bytes_read)} read: {'clean' if verified.is_clean else 'damaged'}")
     if not verified.is_clean:
         print("Damaged points cannot be restored. Take a new backup with --full.")
 
@@ -205,10 +204,14 @@ def _remove(target: Path, name: str, *, as_json: bool) -> int:
             raise CannotBackUp(f"{target} has no point {name}; see --list")
         repository.remove([name])
     if as_json:
-        _print_json({"backup": str(target), "removed": [name]})
+        print_json({"backup": str(target), "removed": [name]})
     else:
         print(f"removed {name}")
     return CLEAN
+
+
+def _sizes(point: Point) -> str:
+    return f"{size_text(point.total_bytes)}, {size_text(point.added_bytes)} of them new"
 
 
 def _as_json(point: Point) -> dict[str, object]:
@@ -227,15 +230,3 @@ def _as_json(point: Point) -> dict[str, object]:
             for lost in point.lost
         ],
     }
-
-
-def _print_json(result: dict[str, object]) -> None:
-    print(json.dumps(result, ensure_ascii=False, indent=1))
-
-
-def _size(count: int) -> str:
-    """Returns a number of bytes for people."""
-    size, unit = float(count), 0
-    while size >= 1024 and unit < len(_UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.1f} {_UNITS[unit]}" if unit else f"{count} {_UNITS[0]}"

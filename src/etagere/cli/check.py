@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from etagere.bodies.audit.remedies import repair
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.bodies.audit.walk import check
 from etagere.cli import CLEAN, FINDINGS, CommandError, notify, settings_of
+from etagere.cli.output import print_json
 from etagere.cli.progress import ProgressBar
 from etagere.clock import SystemClock
 from etagere.config import Config
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (CannotCheck, NotALedger, SchemaTooNew) as error:
         raise CommandError(str(error)) from error
     if arguments.json:
-        print(json.dumps(_as_json(directory, report, removed), ensure_ascii=False, indent=1))
+        print_json(_as_json(directory, report, removed))
     else:
         _print(report, removed)
     return FINDINGS if report.findings else CLEAN

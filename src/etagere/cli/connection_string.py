@@ -123,13 +123,8 @@ def _find_key(name: str, settings: Settings) -> bytes:
 
 
 def _ports(settings: Settings) -> dict[str, int]:
-    """Returns the port of each service for these settings."""
-    ports = {
-        "blob": settings.blob_port,
-        "queue": settings.queue_port,
-        "table": settings.table_port,
-        "file": settings.file_port,
-    }
+    """Returns the port of each REST service. Raises `CommandError` if one is not known."""
+    ports = settings.rest_ports
     for service, port in ports.items():
         if not port:
             name = service.capitalize()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
@@ -14,7 +13,8 @@ from etagere.backup.points import Point
 from etagere.backup.repository import CannotBackUp, Repository, locked_for_reading
 from etagere.backup.restoring import require_target, restore
 from etagere.cli import CLEAN, FINDINGS, CommandError, notify, settings_of
-from etagere.cli.backup import errors
+from etagere.cli.backup import errors_in_one_line
+from etagere.cli.output import print_json
 from etagere.cli.progress import ProgressBar
 from etagere.coordination.interface import PinnedSegments
 from etagere.coordination.local import pinned
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     directory = settings_of(arguments).data
-    with errors(), locked_for_reading(arguments.backup) as repository:
+    with errors_in_one_line(), locked_for_reading(arguments.backup) as repository:
         point = _chosen(repository, arguments.point)
         require_target(directory, replace=arguments.replace)
         try:
@@ -79,8 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         finally:
             os.close(claimed)
     if arguments.json:
-        result = {"data": str(directory), "point": point.name, "lost": len(point.lost)}
-        print(json.dumps(result, ensure_ascii=False, indent=1))
+        print_json({"data": str(directory), "point": point.name, "lost": len(point.lost)})
     else:
         print(f"{point.name} was restored to {directory}")
     if point.lost:

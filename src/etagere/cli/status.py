@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import json
 import os
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import msgspec
 
 from etagere import data_directory, directories
 from etagere.cli import CLEAN, FINDINGS, CommandError, settings_of
+from etagere.cli.output import print_json
 from etagere.clock import TICKS_PER_SECOND, SystemClock
 from etagere.config import Config
 from etagere.engine import ledger, timeline
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         report = _as_json(directory, supervisor, children, disk, problems)
         more = {"clock_seconds_ahead": clock_seconds, "certificate_expires": expires}
-        print(json.dumps({**report, **more}, indent=1))
+        print_json({**report, **more})
     else:
         _print(supervisor, children, disk, clock_seconds, expires, problems)
     return FINDINGS if problems else CLEAN

@@ -7,13 +7,14 @@ import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from etagere.config import MIB, Config
+from etagere.config import Config
 from etagere.engine import ledger, reserve
 from etagere.jobs.health import ChildHealth, ask
 from etagere.processes import SupervisorStatus
 
+_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 FAILURES_MAX = 3
 """This many consecutive failures of a job are a problem; fewer are often transient."""
 
@@ -99,4 +100,8 @@ def disk_problems(disk: Disk) -> list[str]:
 
 
 def size_text(count: int) -> str:
-    return f"{count / MIB:.1f} MiB"
+    """Formats a number of bytes for people."""
+    size, unit = float(count), 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.1f} {_UNITS[unit]}" if unit else f"{count} {_UNITS[0]}"

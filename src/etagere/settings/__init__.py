@@ -199,6 +199,16 @@ class Settings:
     )
 
     @property
+    def rest_ports(self) -> dict[str, int]:
+        """The ports of the REST services, by name; 0 is any free port."""
+        return {
+            "blob": self.blob_port,
+            "queue": self.queue_port,
+            "table": self.table_port,
+            "file": self.file_port,
+        }
+
+    @property
     def uses_tls(self) -> bool:
         """Whether the REST services are served over HTTPS."""
         return self.tls != "off" or self.tls_cert is not None

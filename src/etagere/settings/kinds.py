@@ -144,14 +144,31 @@ class PathName(Kind[Path]):
         return folder / super().from_toml(value, folder)
 
 
-class Accounts(Kind[tuple[ConfiguredAccount, ...]]):
+class ListKind(Kind[T]):
+    """The syntax of a list: a flag that is repeated, a variable whose items are separated by
+    semicolons, an array in the file."""
+
+    @abstractmethod
+    def from_flag(self, given: Iterable[str]) -> T:
+        """Parses the items."""
+
+    def from_text(self, text: str) -> T:
+        return self.from_flag(part for part in text.split(";") if part.strip())
+
+    def from_toml(self, value: object, _folder: Path) -> T:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise Wrong(f'must be a list of strings "{self.metavar}"')
+        return self.from_flag(value)
+
+    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
+        parser.add_argument(flag, action="append", metavar=self.metavar, **options)
+
+
+class Accounts(ListKind[tuple[ConfiguredAccount, ...]]):
     """A list of accounts. Errors refer to an account by its number, because the text in the place
     of its name may be a key."""
 
     metavar = "NAME:KEY[:KEY2]"
-
-    def from_text(self, text: str) -> tuple[ConfiguredAccount, ...]:
-        return self.from_flag(part for part in text.split(";") if part.strip())
 
     def from_flag(self, given: Iterable[str]) -> tuple[ConfiguredAccount, ...]:
         accounts: dict[str, ConfiguredAccount] = {}
@@ -165,22 +182,11 @@ class Accounts(Kind[tuple[ConfiguredAccount, ...]]):
             accounts[account.name] = account
         return tuple(accounts.values())
 
-    def from_toml(self, value: object, _folder: Path) -> tuple[ConfiguredAccount, ...]:
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise Wrong(f'must be a list of strings "{self.metavar}"')
-        return self.from_flag(value)
 
-    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
-        parser.add_argument(flag, action="append", metavar=self.metavar, **options)
-
-
-class AccountNames(Kind[frozenset[str]]):
+class AccountNames(ListKind[frozenset[str]]):
     """A set of account names. Errors do not show the text, which may be a key."""
 
     metavar = "NAME"
-
-    def from_text(self, text: str) -> frozenset[str]:
-        return self.from_flag(part for part in text.split(";") if part.strip())
 
     def from_flag(self, given: Iterable[str]) -> frozenset[str]:
         names = [text.strip() for text in given]
@@ -188,14 +194,6 @@ class AccountNames(Kind[frozenset[str]]):
             if not is_account_name(name):
                 raise Wrong(f"name {number} must be {ACCOUNT_NAME_SYNTAX}")
         return frozenset(names)
-
-    def from_toml(self, value: object, _folder: Path) -> frozenset[str]:
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise Wrong("must be a list of account names")
-        return self.from_flag(value)
-
-    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
-        parser.add_argument(flag, action="append", metavar=self.metavar, **options)
 
 
 def _without_secrets(url: str) -> str:
@@ -205,11 +203,8 @@ def _without_secrets(url: str) -> str:
     return _USER.sub("//…@", address) + ("?…" if question_mark else "")
 
 
-class CopySources(Kind[tuple[CopySource, ...]]):
+class CopySources(ListKind[tuple[CopySource, ...]]):
     metavar = "HOST[:PORT]"
-
-    def from_text(self, text: str) -> tuple[CopySource, ...]:
-        return self.from_flag(part for part in text.split(";") if part.strip())
 
     def from_flag(self, given: Iterable[str]) -> tuple[CopySource, ...]:
         sources: list[CopySource] = []
@@ -220,37 +215,18 @@ class CopySources(Kind[tuple[CopySource, ...]]):
                 raise Wrong(f"{_without_secrets(text)!r} {error}") from None
         return tuple(dict.fromkeys(sources))
 
-    def from_toml(self, value: object, _folder: Path) -> tuple[CopySource, ...]:
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise Wrong(f'must be a list of strings "{self.metavar}"')
-        return self.from_flag(value)
 
-    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
-        parser.add_argument(flag, action="append", metavar=self.metavar, **options)
-
-
-class Texts(Kind[tuple[str, ...]]):
+class Texts(ListKind[tuple[str, ...]]):
     """A list of strings."""
 
     def __init__(self, metavar: str) -> None:
         self.metavar = metavar
-
-    def from_text(self, text: str) -> tuple[str, ...]:
-        return self.from_flag(part for part in text.split(";") if part.strip())
 
     def from_flag(self, given: Iterable[str]) -> tuple[str, ...]:
         texts = tuple(dict.fromkeys(text.strip() for text in given))
         if not all(texts):
             raise Wrong("must not be empty")
         return texts
-
-    def from_toml(self, value: object, _folder: Path) -> tuple[str, ...]:
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise Wrong("must be a list of strings")
-        return self.from_flag(value)
-
-    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
-        parser.add_argument(flag, action="append", metavar=self.metavar, **options)
 
 
 class Url(Kind[str]):
@@ -280,11 +256,8 @@ class KeySets(Kind[KeySetSource]):
         return source if source.path is None else KeySetSource(folder / source.path)
 
 
-class RoleAssignments(Kind[tuple[RoleAssignment, ...]]):
+class RoleAssignments(ListKind[tuple[RoleAssignment, ...]]):
     metavar = "[CLAIM:]VALUE=ROLE[@ACCOUNT][,ROLE...]"
-
-    def from_text(self, text: str) -> tuple[RoleAssignment, ...]:
-        return self.from_flag(part for part in text.split(";") if part.strip())
 
     def from_flag(self, given: Iterable[str]) -> tuple[RoleAssignment, ...]:
         assignments: list[RoleAssignment] = []
@@ -295,10 +268,10 @@ class RoleAssignments(Kind[tuple[RoleAssignment, ...]]):
                 raise Wrong(f"{text!r} {error}") from None
         return tuple(dict.fromkeys(assignments))
 
-    def from_toml(self, value: object, _folder: Path) -> tuple[RoleAssignment, ...]:
+    def from_toml(self, value: object, folder: Path) -> tuple[RoleAssignment, ...]:
         """In a file, a table from values to roles is accepted as well as a list."""
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return self.from_flag(value)
+        if isinstance(value, list):
+            return super().from_toml(value, folder)
         if not isinstance(value, dict):
             raise Wrong("must be a table from values of claims to lists of roles")
         assignments: list[RoleAssignment] = []
@@ -311,6 +284,3 @@ class RoleAssignments(Kind[tuple[RoleAssignment, ...]]):
             except ValueError as error:
                 raise Wrong(f"{text!r} {error}") from None
         return tuple(dict.fromkeys(assignments))
-
-    def add_flag(self, parser: argparse.ArgumentParser, flag: str, **options: Any) -> None:
-        parser.add_argument(flag, action="append", metavar=self.metavar, **options)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import ssl
 import threading
 from collections.abc import Iterator
@@ -11,44 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tests.certificates import Certificate, make_certificate
 from tests.sdk.delegation.clients import CONTENT, Clients
 from tests.server import SECOND_ACCOUNT, SECOND_KEYS, Server, served
-
-
-def write_certificate(directory: Path) -> tuple[Path, Path]:
-    """Writes a certificate for 127.0.0.1 that signs itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    addresses = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(addresses), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    paths = directory / "server.crt", directory / "server.key"
-    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return paths
-
 
 ROLES = (
     "roles:owners=owner",
@@ -70,14 +34,14 @@ class OtherServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, certificate: Path | None = None, key: Path | None = None) -> None:
+    def __init__(self, certificate: Certificate | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.scheme = "http"
         self.asked: list[tuple[str, dict[str, str]]] = []
         if certificate is not None:
             self.scheme = "https"
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate, key)
+            context.load_cert_chain(certificate.path, certificate.key_path)
             self.socket = context.wrap_socket(self.socket, server_side=True)
 
     @property
@@ -106,7 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture(scope="package")
 def others(directory: Path) -> Iterator[dict[str, OtherServer]]:
     """Other servers, by scheme."""
-    servers = {"https": OtherServer(*write_certificate(directory)), "http": OtherServer()}
+    servers = {"https": OtherServer(make_certificate(directory)), "http": OtherServer()}
     for server in servers.values():
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     yield servers

@@ -15,6 +15,7 @@ from azure.storage.blob import BlobServiceClient
 from azure.storage.fileshare import ShareServiceClient
 from azure.storage.queue import QueueServiceClient
 
+from tests.sdk.harness import refused
 from tests.server import ACCOUNT, Server
 from tests.tokens import StaticCredential
 
@@ -71,6 +72,19 @@ def use(client: Clients, name: str) -> None:
     assert [each["name"] for each in share.list_directories_and_files()] == ["f"]
     file.delete_file()
     share.delete_share()
+
+
+def refuse_token(client: Clients) -> None:
+    """Expects that no service accepts the token of these clients."""
+    with refused(401, "InvalidAuthenticationInfo"):
+        client.blob.create_container("refused")
+    with refused(401, "InvalidAuthenticationInfo"):
+        client.queue.create_queue("refused")
+    with refused(401, "InvalidAuthenticationInfo"):
+        client.file.create_share("refused")
+    with refused(403, "AuthenticationFailed"):
+        # The SDK uses a version that has no challenge.
+        client.table.create_table("refused")
 
 
 class Directory(ThreadingHTTPServer):

@@ -14,7 +14,7 @@ from azure.data.tables import TableServiceClient
 
 from tests.certificates import Certificate, make_certificate
 from tests.sdk.harness import refused
-from tests.sdk.oauth.clients import Clients, Directory, clients, directory, use
+from tests.sdk.oauth.clients import Clients, Directory, clients, directory, refuse_token, use
 from tests.server import ACCOUNT, SECOND_ACCOUNT, SECOND_KEYS, Server, served
 from tests.tokens import ISSUER, claims, compact, ec_key, key_set, rsa_key, signed, unsigned
 
@@ -73,15 +73,7 @@ REFUSED: Final = {
 
 @pytest.mark.parametrize("token", REFUSED.values(), ids=REFUSED)
 def test_unusable_tokens(server: Server, certificate: Certificate, token: str) -> None:
-    client = clients(server, token, certificate.path)
-    with refused(401, "InvalidAuthenticationInfo"):
-        client.blob.create_container("refused")
-    with refused(401, "InvalidAuthenticationInfo"):
-        client.queue.create_queue("refused")
-    with refused(401, "InvalidAuthenticationInfo"):
-        client.file.create_share("refused")
-    with refused(403, "AuthenticationFailed"):
-        client.table.create_table("refused")
+    refuse_token(clients(server, token, certificate.path))
 
 
 def refuse_changes(client: Clients) -> None:

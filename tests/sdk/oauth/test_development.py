@@ -14,7 +14,7 @@ from azure.storage.fileshare import ShareServiceClient
 
 from tests.certificates import Certificate, make_certificate
 from tests.sdk.harness import refused
-from tests.sdk.oauth.clients import clients, use
+from tests.sdk.oauth.clients import clients, refuse_token, use
 from tests.server import ACCOUNT, ROOT, SECOND_ACCOUNT, SECOND_KEYS, Server, served
 from tests.tokens import StaticCredential, rsa_key, signed, unsigned
 
@@ -58,16 +58,7 @@ REFUSED: Final = {
 
 @pytest.mark.parametrize("token", REFUSED.values(), ids=REFUSED)
 def test_unusable_tokens(server: Server, certificate: Certificate, token: str) -> None:
-    client = clients(server, token, certificate.path)
-    with refused(401, "InvalidAuthenticationInfo"):
-        client.blob.create_container("refused")
-    with refused(401, "InvalidAuthenticationInfo"):
-        client.queue.create_queue("refused")
-    with refused(401, "InvalidAuthenticationInfo"):
-        client.file.create_share("refused")
-    with refused(403, "AuthenticationFailed"):
-        # The SDK uses a version that has no challenge.
-        client.table.create_table("refused")
+    refuse_token(clients(server, token, certificate.path))
 
 
 def test_the_documented_credential(server: Server, certificate: Certificate) -> None:
