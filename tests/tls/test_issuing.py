@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import ipaddress
 import stat
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from etagere.tls import development
+from etagere.tls import DIRECTORY_NAME, development
+from etagere.tls.contexts import BadCertificate
 from etagere.tls.development import DevelopmentCertificates
 from etagere.tls.issuing import (
     LOCAL_NAMES,
@@ -22,6 +25,7 @@ from etagere.tls.issuing import (
     parse_name,
     permits,
 )
+from etagere.tls.self_signed import SelfSignedTls
 
 NOW = datetime.datetime(2026, 11, 16, 12, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -124,3 +128,19 @@ def test_a_certificate_does_not_outlive_its_ca(tmp_path: Path) -> None:
     authority = certificates.create_authority([], NOW)
     server = certificates.create_server(authority, [], NOW + 3600 * DAY)
     assert server.certificate.not_valid_after_utc == authority.certificate.not_valid_after_utc
+
+
+def test_a_certificate_that_cannot_be_renewed_is_used_until_it_expires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(path: Path, _data: bytes, _mode: int) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    before = datetime.datetime.now(datetime.UTC) - (SERVER_DAYS_MAX - 5) * DAY
+    DevelopmentCertificates(tmp_path / DIRECTORY_NAME).ensure([], before)
+    monkeypatch.setattr(development, "_write", fail)
+    tls = SelfSignedTls(tmp_path, "127.0.0.1")
+    assert tls.expires > before.timestamp()
+    assert "not renewed" in caplog.text
+    with pytest.raises(BadCertificate, match="No space"):
+        SelfSignedTls(tmp_path / "new", "127.0.0.1")

@@ -66,8 +66,9 @@ def take(
         except ledger.DatabaseError as error:
             raise CannotBackUp(f"the ledger in {directory} was not copied: {error}") from error
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            raise CannotBackUp(f"no backup was taken: {where}{error.strerror}") from error
+            # What has no name was being written.
+            where = error.filename or target
+            raise CannotBackUp(f"no backup was taken: {where}: {error.strerror}") from error
         finally:
             # Otherwise the next backup does it.
             with contextlib.suppress(OSError):

@@ -166,10 +166,9 @@ def _write(path: Path, data: bytes, mode: int) -> None:
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
     descriptor = directories.open_private(temporary, os.O_WRONLY | os.O_EXCL)
-    try:
-        os.write(descriptor, data)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)  # all of it, or an error
+        file.flush()
         os.fchmod(descriptor, mode)
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
     temporary.replace(path)

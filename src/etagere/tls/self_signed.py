@@ -23,8 +23,14 @@ class SelfSignedTls(ServerTls):
         """`host` is the address that the server listens on. May raise BadCertificate."""
         self._certificates = DevelopmentCertificates(data / DIRECTORY_NAME)
         self._names = _names(host)
-        self.renew()
         files = self._certificates.files
+        try:
+            self.renew()
+        except BadCertificate as error:
+            if not files.server.exists():
+                raise
+            # Such as on a full disk, where clients must be able to delete something.
+            logger.error("the certificate was not renewed: %s", error)
         super().__init__(files.server, files.server_key)
         self.authority = files.authority
 
