@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import logging
 import os
+import select
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -20,26 +22,53 @@ logger = logging.getLogger(__name__)
 _STANDARD_ERROR: Final = 2
 _ATOMIC_BYTES_MAX: Final = 4_096
 """PIPE_BUF: what is written to a pipe at once, without the lines of other processes between."""
+_PATIENCE_SECONDS: Final = 0.05
+"""How long lines, and the requests of this process, wait for a pipe that is full."""
 
 
-def write_lines(lines: Sequence[bytes]) -> None:
-    """Writes lines to standard error, as many at once as a pipe takes in one piece. Errors are
-    ignored: a log that cannot be written must not end requests."""
-    data = b"\n".join(lines) + b"\n"
+class LogOutput:
+    """A file, pipe or terminal for log lines. Requests must not wait for somebody who has stopped
+    reading the log: lines that are not read in time are lost, and counted."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lost = 0
+
+    def write_lines(self, lines: Sequence[bytes]) -> None:
+        """Writes lines, as many at once as a pipe takes in one piece. Errors are ignored: a log
+        that cannot be written must not end requests."""
+        lost = self._lost
+        room = select.poll()
+        room.register(self._descriptor, select.POLLOUT)
+        deadline = time.monotonic() + (0.0 if lost else _PATIENCE_SECONDS)
+        with contextlib.suppress(OSError):
+            for piece in _pieces(b"\n".join(lines) + b"\n"):
+                if room.poll(1_000 * max(0.0, deadline - time.monotonic())):
+                    self._write(piece)
+                else:
+                    self._lost += piece.count(b"\n")
+        if lost and self._lost == lost:
+            self._lost = 0
+            logger.warning("%d lines of the log were lost: they were not read in time", lost)
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Divides lines into pieces of whole lines."""
     begin = 0
-    with contextlib.suppress(OSError):
-        while begin < len(data):
-            limit = begin + _ATOMIC_BYTES_MAX
-            end = len(data) if limit >= len(data) else data.rfind(b"\n", begin, limit) + 1
-            if not end:  # a longer line
-                end = data.find(b"\n", limit) + 1
-            _write(data[begin:end])
-            begin = end
+    while begin < len(data):
+        limit = begin + _ATOMIC_BYTES_MAX
+        end = len(data) if limit >= len(data) else data.rfind(b"\n", begin, limit) + 1
+        if not end:  # a longer line
+            end = data.find(b"\n", limit) + 1
+        yield data[begin:end]
+        begin = end
 
 
-def _write(data: bytes) -> None:
-    while data:
-        data = data[os.write(_STANDARD_ERROR, data) :]
+write_lines: Final = LogOutput(_STANDARD_ERROR).write_lines
 
 
 class LineHandler(logging.Handler):
