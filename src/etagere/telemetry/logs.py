@@ -22,8 +22,8 @@ _STANDARD_ERROR: Final = 2
 _ATOMIC_BYTES_MAX: Final = 4_096
 """PIPE_BUF: what is written to a pipe at once, without the lines of other processes between."""
 
-_STUCK_SECONDS: Final = 1.0
-"""How long a process waits for the reader of its log, once."""
+_STUCK_SECONDS: Final = 0.2
+"""How long a process, and the requests in it, wait for the reader of its log, once."""
 
 
 class LogOutput:
