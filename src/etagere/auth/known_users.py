@@ -43,6 +43,6 @@ class KnownUsers:
         return kept[1] if kept is not None and kept[0] is keys else None
 
     def add(self, key: UserKey, keys: KeySet | None, user: KnownUser) -> None:
-        if len(self._kept) >= self._count_max:
+        if len(self._kept) >= self._count_max and key not in self._kept:
             del self._kept[next(iter(self._kept))]
         self._kept[key] = keys, user

@@ -101,6 +101,8 @@ class AccessLog:
         }
         self._json_mark = f'Z",{msgspec.json.encode(constant).decode()[1:-1]},'
         self._write = write
+        self._sender: Principal | None = None
+        self._sender_text = "-", ""
         self._millisecond = 0
         self._second_text = ""
         self._time_text = ""
@@ -149,7 +151,10 @@ class AccessLog:
             principal = getattr(exchange, "principal", None)
             kind = _KINDS.get(principal.__class__, "")
             if not kind:
-                kind, more = _describe_sender(principal)
+                # Most requests have the token of the one before.
+                if principal is not self._sender:
+                    self._sender, self._sender_text = principal, _describe_sender(principal)
+                kind, more = self._sender_text
             client_id = exchange.request.fields.get("x-ms-client-request-id")
             if client_id is not None:
                 more = f"{more} client_request_id={_word(client_id)}"

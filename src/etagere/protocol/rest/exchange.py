@@ -58,7 +58,11 @@ class Exchange:
         self.operation = UNKNOWN
         """The name of the operation, once it is known; for the metrics and the log."""
         target, _, query = text(http.target).partition("?")
-        fields = {text(name): text(value) for name, value in http.fields.items()}
+        # As `text`, without the calls.
+        fields = {
+            name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape")
+            for name, value in http.fields.items()
+        }
         self.request = RestRequest(
             service,
             http.method,
