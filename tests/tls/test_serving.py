@@ -209,6 +209,8 @@ def test_a_server_stops_with_its_terminal(tmp_path: Path) -> None:
         ports = [word for name in PORTS for word in (f"--{name}-port", "0")]
         command = [sys.executable, "-m", "etagere", "serve", "--data", str(tmp_path / "data")]
         os.chdir(ROOT)
+        # The tests themselves may run under `nohup`.
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.execve(command[0], [*command, "--workers", "1", *ports], environment())
     output = b""
     while b"READY" not in output:
