@@ -34,8 +34,10 @@ CONFIG = Config(
     inline_bytes_max=4 * KIB,
     piece_bytes_max=1 * MIB,
     segment_bytes_max=8 * MIB,
+    # The reserve is larger than the log, as in the default configuration.
     reserve_bytes=4 * MIB,
     checkpoint_pages=50,
+    log_restart_pages=200,
 )
 OBJECT_BYTES = 1 * MIB
 
