@@ -33,13 +33,13 @@ class AdminApplication:
 
     def __init__(self, observer: ServerObserver, threads: Executor, access: AdminAccess) -> None:
         self._access = access
-        supervised = Recent(observer.is_supervised, threads)
-        health = Recent(observer.health, threads)
-        plain = Recent(lambda: observer.metrics(False), threads)
-        openmetrics = Recent(lambda: observer.metrics(True), threads)
+        supervised = RecentResult(observer.is_supervised, threads)
+        health = RecentResult(observer.health, threads)
+        plain = RecentResult(lambda: observer.metrics(False), threads)
+        openmetrics = RecentResult(lambda: observer.metrics(True), threads)
 
         async def healthz(_request: Request) -> Response:
-            return _live(await supervised.get())
+            return _liveness(await supervised.get())
 
         async def readyz(_request: Request) -> Response:
             return _readiness(await health.get())
@@ -86,7 +86,7 @@ class AdminApplication:
         """Records nothing: requests are frequent, and all alike."""
 
 
-class Recent(Generic[T]):
+class RecentResult(Generic[T]):
     """The result of a function that runs on a thread. Requests that arrive meanwhile, or shortly
     after, get the same result."""
 
@@ -107,7 +107,7 @@ class Recent(Generic[T]):
         return await asyncio.shield(known)
 
 
-def _live(is_supervised: bool) -> Response:
+def _liveness(is_supervised: bool) -> Response:
     if is_supervised:
         return _text(200, "ok")
     return _text(503, "the supervisor does not respond")

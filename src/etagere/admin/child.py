@@ -36,7 +36,7 @@ class AdminAccess:
     is_local: bool
     """Whether it listens on a loopback address."""
     token: bytes | None = field(repr=False)
-    """The token that requests need; None: none."""
+    """None: requests need no token."""
 
 
 def admin_access(settings: Settings) -> AdminAccess:

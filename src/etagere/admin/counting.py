@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from etagere.bodies.contents import DEAD_TOTALS, SEGMENTS
+from etagere.bodies.segment_records import read_all
 from etagere.engine.interface import Engine, ReadTxn
-from etagere.engine.records import Collection, R, Span
+from etagere.engine.records import Collection, Span
 from etagere.metrics.snapshots import Snapshot
 from etagere.model.bodies import SegmentState
 from etagere.model.files import DirectoryNode, Entry, FileNode
@@ -91,7 +92,7 @@ def count_slice(txn: ReadTxn, command: tuple[CountedCollection, Span]) -> Counte
         return CountedSlice(objects, leases, found.rest)
     now = txn.steady_now
 
-    def note(record: object) -> bool:
+    def count(record: object) -> bool:
         kind = counted.kinds[0] if counted.kind_of is None else counted.kind_of(record)
         objects[kind] += 1
         lease = lease_of(record)
@@ -99,7 +100,7 @@ def count_slice(txn: ReadTxn, command: tuple[CountedCollection, Span]) -> Counte
             leases[kind] += 1
         return False  # nothing is returned
 
-    rows = txn.scan_filtered(counted.collection, span, _ROWS_PER_SLICE, note)
+    rows = txn.scan_filtered(counted.collection, span, _ROWS_PER_SLICE, count)
     return CountedSlice(objects, leases, rows.rest)
 
 
@@ -136,12 +137,12 @@ class StoreCounter:
         states = Counter({state.value: 0 for state in SegmentState})
         sealed_bytes = dead_bytes = 0
         sealed: set[int] = set()
-        for number, segment in await self._all_of(SEGMENTS):
+        for number, segment in await read_all(self._engine, SEGMENTS):
             states[segment.state.value] += 1
             if segment.state is SegmentState.SEALED:
                 sealed.add(number)
                 sealed_bytes += segment.length
-        for number, dead in await self._all_of(DEAD_TOTALS):
+        for number, dead in await read_all(self._engine, DEAD_TOTALS):
             dead_bytes += dead.length if number in sealed else 0
         self._segments = states
         self._sealed_bytes, self._dead_bytes = sealed_bytes, min(dead_bytes, sealed_bytes)
@@ -159,19 +160,3 @@ class StoreCounter:
                 snapshot.add("segments", count, state)
             snapshot.add("segment_bytes", self._sealed_bytes - self._dead_bytes, "live")
             snapshot.add("segment_bytes", self._dead_bytes, "dead")
-
-    async def _all_of(self, collection: Collection[tuple[int], R]) -> list[tuple[int, R]]:
-        """Returns the records of all segments, and yields to other tasks after each slice."""
-        found: list[tuple[int, R]] = []
-
-        def further(txn: ReadTxn, _: None) -> list[tuple[int, R]]:
-            span = collection.all()
-            if found:
-                span = collection.after(span, (found[-1][0],))
-            rows = txn.scan(collection, span, _ROWS_PER_SLICE)
-            return [(number, record) for (number,), record in rows]
-
-        while rows := await self._engine.read(further, None):
-            found += rows
-            await asyncio.sleep(0)
-        return found

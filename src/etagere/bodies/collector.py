@@ -23,6 +23,7 @@ from etagere.bodies.contents import COUNTERS, DEAD_TOTALS, EXTENTS, SEGMENTS, UN
 from etagere.bodies.disk import Disk
 from etagere.bodies.files import FileBodyStore, segment_path
 from etagere.bodies.reaping import Flatten, flatten
+from etagere.bodies.segment_records import read_all
 from etagere.bodies.segments import (
     SEGMENT_NUMBERS,
     CountDead,
@@ -41,7 +42,6 @@ from etagere.bodies.store import BodyCorrupt
 from etagere.bodies.writing import Reservations
 from etagere.config import Config
 from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, T
-from etagere.engine.records import Collection, R
 from etagere.metrics.snapshots import Snapshot
 from etagere.model.bodies import Extent, Segment, SegmentState
 
@@ -49,7 +49,6 @@ logger = logging.getLogger(__name__)
 
 TASK = "collector"
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{8,}\.seg")
-_ROWS_PER_SLICE = 200
 _SEGMENTS_BATCH = 32
 _MOVE_EXTENTS_MAX = 256
 _MOVE_BYTES_MAX = 64 << 20
@@ -332,26 +331,12 @@ class Collector:
         }
 
     async def _segments(self) -> list[tuple[int, Segment]]:
-        return await self._all_of(SEGMENTS)
+        return await read_all(self._engine, SEGMENTS)
 
     async def _dead_bytes(self) -> Counter[int]:
-        return Counter({number: dead.length for number, dead in await self._all_of(DEAD_TOTALS)})
-
-    async def _all_of(self, collection: Collection[tuple[int], R]) -> list[tuple[int, R]]:
-        """Returns the records of all segments, and yields to other tasks after each slice."""
-        found: list[tuple[int, R]] = []
-
-        def further(txn: ReadTxn, _: None) -> list[tuple[int, R]]:
-            span = collection.all()
-            if found:
-                span = collection.after(span, (found[-1][0],))
-            rows = txn.scan(collection, span, _ROWS_PER_SLICE)
-            return [(number, record) for (number,), record in rows]
-
-        while rows := await self._engine.read(further, None):
-            found += rows
-            await asyncio.sleep(0)
-        return found
+        return Counter(
+            {number: dead.length for number, dead in await read_all(self._engine, DEAD_TOTALS)}
+        )
 
 
 def _batch(live: list[tuple[int, Extent]]) -> tuple[list[tuple[int, Extent]], int]:
