@@ -3,11 +3,12 @@ ifndef PYTHON
 PYTHON := $(shell scripts/python.sh)
 endif
 PYTEST_FLAGS ?=
-# Many tests wait for a process or a disk, so there is one more worker than cores.
-TEST_WORKERS ?= $(shell expr $$(nproc) + 1)
+# Many tests wait for a process, a disk or a deadline, so there are more workers than cores.
+TEST_WORKERS ?= $(shell expr $$(nproc) + 2)
 SERVE_FLAGS ?=
 CONFORMANCE_FLAGS ?=
 SMBTORTURE_FLAGS ?=
+FAULTS_FLAGS ?=
 # `make lock LOCK_FLAGS=--upgrade` upgrades every pin to the newest release.
 LOCK_FLAGS ?=
 
@@ -26,13 +27,16 @@ unexport PYTHONDONTWRITEBYTECODE
 # Prerequisites are steps in order: packages, then environment, then check.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help serve test quick check format torture bench conformance cifs smbtorture lock man dist clean environment serve-packages test-packages smbtorture-packages cifs-packages python interpreter
+.PHONY: help serve cluster test quick check format torture faults bench conformance cifs smbtorture lock man dist clean environment serve-packages nodes-packages test-packages cluster-packages smbtorture-packages cifs-packages python interpreter
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 serve: serve-packages environment ## run the server in the foreground with its data in ./etagere-data
 	$(BIN)/etagere serve $(SERVE_FLAGS)
+
+cluster: nodes-packages environment ## run a cluster on the loopback address to try it out: PostgreSQL, S3 and three nodes
+	PYTHONPATH=src:. $(BIN)/python scripts/cluster.py
 
 test: test-packages environment check ## install missing packages, check, and run the tests
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal -m 'not long and not alone' $(PYTEST_FLAGS)
@@ -51,8 +55,13 @@ format: environment ## apply the fixes of the linter and the formatter
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-torture: test-packages environment ## run the long tests (over an hour; shows the progress)
+torture: test-packages cluster-packages environment ## run the long tests (over an hour; shows the progress)
 	$(BIN)/pytest -m long $(PYTEST_FLAGS)
+
+faults: cluster-packages environment ## make histories of clusters under faults and check them (half an hour)
+	$(BIN)/python -m tests.history --ledger postgresql --bodies s3 $(FAULTS_FLAGS)
+	$(BIN)/python -m tests.history --ledger patroni --bodies ceph $(FAULTS_FLAGS)
+	$(BIN)/python -m tests.history --cells 2 --nodes 1 --services blob queue table file
 
 bench: environment ## run the benchmarks
 	$(BIN)/python -m benchmarks
@@ -119,7 +128,7 @@ $(STAMP): requirements/run.txt requirements/dev.txt pyproject.toml | python
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-serve-packages test-packages smbtorture-packages cifs-packages:
+serve-packages nodes-packages test-packages cluster-packages smbtorture-packages cifs-packages:
 	@PYTHON='$(PYTHON)' scripts/packages.sh $(@:-packages=)
 
 python:

@@ -12,6 +12,8 @@ import uvloop
 from benchmarks import (
     appends,
     blocks,
+    cluster,
+    cluster_nodes,
     directory_growth,
     http_blocks,
     http_files,
@@ -53,6 +55,8 @@ GROUPS = {
         http_files.GROUP,
         directory_growth.GROUP,
         smb.GROUP,
+        cluster.GROUP,
+        cluster_nodes.GROUP,
     )
 }
 

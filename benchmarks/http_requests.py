@@ -25,8 +25,9 @@ _SECONDS, _LIST_SECONDS = 2, 3
 _FILE = Load("GET", "/blob")
 
 
-def _loads(names: int, sas: str) -> dict[str, Load]:
-    """Puts go to another container, so that the listed pages do not change."""
+def request_loads(names: int, sas: str) -> dict[str, Load]:
+    """Returns the loads by name. Puts go to another container, so that the listed pages do not
+    change."""
     headers = tuple(f"{name}: {value}" for name, value in _BLOCK_BLOB.items())
     blob = f"/{ACCOUNT}/seeded/blob-{{}}?{sas}"
     page = f"/{ACCOUNT}/seeded?restype=container&comp=list&maxresults=5000&{sas}"
@@ -42,14 +43,14 @@ async def measure(settings: Settings) -> AsyncIterator[Round]:
     wrk = tools.wrk(install=not settings.quick)
     blobs = settings.scaled(_BLOBS, 40)
     sas = development_sas()
-    loads = _loads(blobs, sas)
+    loads = request_loads(blobs, sas)
     files = {"blob": bytes(_BLOB_BYTES)}
     with (
         tempfile.TemporaryDirectory(prefix="etagere-bench-", dir=settings.directory) as scripts,
         started(settings, files) as services,
     ):
         for name in services.keys() - {NGINX}:
-            _seed(services[name], sas, blobs)
+            seed(services[name], sas, blobs)
         client = _Client(wrk, Path(scripts), settings)
         for number in range(settings.rounds):
             yield client.round(services, loads, number)
@@ -123,7 +124,8 @@ def _memory(services: dict[str, Service]) -> Round:
 # Preparation
 
 
-def _seed(service: Service, sas: str, blobs: int) -> None:
+def seed(service: Service, sas: str, blobs: int) -> None:
+    """Creates the containers and the blobs that the loads use."""
     connection = http.client.HTTPConnection("127.0.0.1", service.port)
     for container in ("seeded", "put"):
         ask(connection, "PUT", f"/{ACCOUNT}/{container}?restype=container&{sas}")

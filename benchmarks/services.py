@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import tools
@@ -22,7 +22,7 @@ _START_SECONDS_MAX = 30.0
 _STOP_SECONDS_MAX = 20.0
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
-OURS, AZURITE, NGINX = "ours", "azurite", "nginx"
+OURS, AZURITE, NGINX, NODE = "ours", "azurite", "nginx", "node"
 BLOB, QUEUE, TABLE, FILE = "blob", "queue", "table", "file"
 """The services of a server, each on its own port."""
 
@@ -56,7 +56,7 @@ class Service:
 
     def cpu_seconds(self) -> float:
         """Returns the user and system CPU time of all its processes."""
-        return sum(_cpu_ticks(pid) for pid in self.processes()) / _TICKS_PER_SECOND
+        return cpu_seconds(self.processes())
 
     def peak_mebibytes(self) -> float:
         """Returns the sum of the peaks of all processes; shared memory is counted in each."""
@@ -93,6 +93,11 @@ class Service:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Returns the user and system CPU time of processes."""
+    return sum(map(_cpu_ticks, pids)) / _TICKS_PER_SECOND
 
 
 def _cpu_ticks(pid: int) -> int:
@@ -139,9 +144,18 @@ def started(
         yield services
 
 
-def etagere(directory: Path, ends: contextlib.ExitStack, kind: str = BLOB) -> Service:
-    """Starts our server on an existing directory; returns when it accepts requests."""
-    log = ends.enter_context((directory / "ours.log").open("wb"))
+def etagere(
+    directory: Path,
+    ends: contextlib.ExitStack,
+    kind: str = BLOB,
+    *,
+    name: str = OURS,
+    flags: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> Service:
+    """Starts our server on an existing directory; returns when it accepts requests. `variables` are
+    added to its environment."""
+    log = ends.enter_context((directory / f"{name}.log").open("wb"))
     serve = [
         sys.executable,
         "-m",
@@ -159,21 +173,22 @@ def etagere(directory: Path, ends: contextlib.ExitStack, kind: str = BLOB) -> Se
         "0",
     ]
     process = subprocess.Popen(
-        [*serve, "--data", str(directory / "ours")],
+        [*serve, "--data", str(directory / name), *flags],
         stdout=subprocess.PIPE,
         stderr=log,
         text=True,
+        env={**os.environ, **(variables or {})},
     )
-    service = Service(OURS, process, 0)
+    service = Service(name, process, 0)
     ends.callback(service.stop)
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("READY "):
             endpoints = (word.split("=", 1) for word in line.split()[1:])
-            service.ports = {name: int(url.rpartition(":")[2]) for name, url in endpoints}
+            service.ports = {each: int(url.rpartition(":")[2]) for each, url in endpoints}
             service.port = service.ports[kind]
             return service
-    raise RuntimeError(f"ours did not start: {Path(log.name).read_text(encoding='utf-8')[-500:]}")
+    raise RuntimeError(f"{name} did not start: {Path(log.name).read_text(encoding='utf-8')[-500:]}")
 
 
 def _azurite(command: list[str], directory: Path, ends: contextlib.ExitStack, kind: str) -> Service:

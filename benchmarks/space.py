@@ -13,7 +13,8 @@ from benchmarks.figures import Figure, Group, Round, Settings
 from benchmarks.objects import PutObject, put_object
 from benchmarks.server import running
 from etagere.bodies.collector import Collector
-from etagere.bodies.files import DIRECTORY_NAME, FileBodyStore
+from etagere.bodies.files import FileBodyStore
+from etagere.bodies.segment_files import DIRECTORY_NAME
 from etagere.config import KIB, MIB, Config
 from etagere.engine.sqlite import SqliteEngine
 
@@ -30,7 +31,7 @@ async def measure(settings: Settings) -> AsyncIterator[Round]:
     with running(settings.directory, config) as server:
         engine = SqliteEngine(server.directory, config)
         store = FileBodyStore(server.directory, engine, config)
-        collector = Collector(server.directory, engine, store, config)
+        collector = Collector(engine, store, config)
         objects = _Objects(engine, store)
         count = settings.scaled(_OBJECTS, 12)
         for _ in range(_TIMES):

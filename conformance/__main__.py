@@ -26,6 +26,8 @@ examples:
   python -m conformance blob -k lease            # only tests whose names match
   python -m conformance blob --failures now.toml # write the failures, by error, as a list
   python -m conformance blob --workers 2 --keep  # keep {CACHE.name}/blob/data
+  python -m conformance --nodes 3                # three nodes on PostgreSQL and S3; needs the
+                                                 # packages of `make cluster-packages`
 """
 
 
@@ -42,6 +44,8 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--failures", type=Path, metavar="FILE", help="write the failures, by error, to a file")
     add("--keep", action="store_true", help="keep the server's data")
     add("--workers", type=int, default=1, help="front ends of the server (default: 1)")
+    add("--nodes", type=int, default=0, help="run a cluster of so many nodes behind HAProxy")
+    add("--bodies", choices=("s3", "ceph", "directory"), default="s3", help="those of the cluster")
     add("--runners", type=int, default=2, help="test processes (default: 2)")
     add("--test-seconds-max", type=float, default=180.0, help="limit of one test (default: 180)")
     add("--seconds-max", type=float, default=1200.0, help="limit of a suite (default: 1200)")
@@ -60,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds_max=parsed.seconds_max,
         selection=("-k", parsed.k) if parsed.k else (),
         keep=parsed.keep,
+        nodes=parsed.nodes,
+        bodies=parsed.bodies,
     )
     red = False
     failures = []

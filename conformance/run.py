@@ -17,7 +17,14 @@ from typing import NamedTuple
 
 from conformance.sources import CACHE, ROOT, environment, tests_of
 from conformance.suites import Suite, accounts
-from tests.server import Server
+from tests.clusters.ceph import ceph_cluster
+from tests.clusters.haproxy import balanced
+from tests.clusters.hosts import distinct_loopback_hosts
+from tests.clusters.nodes import cluster_nodes
+from tests.clusters.ports import free_ports
+from tests.clusters.postgresql import postgresql
+from tests.clusters.s3 import BUCKET, s3_server
+from tests.server import PORTS, SERVICES, Server
 
 _SHIM = ROOT / "conformance/shim"
 
@@ -36,6 +43,10 @@ class Options:
     """Additional arguments for pytest."""
     keep: bool = False
     """Whether to keep the data of the server."""
+    nodes: int = 0
+    """The number of nodes of a cluster; 0: one server that is no cluster."""
+    bodies: str = "s3"
+    """Where the bodies of a cluster are: `s3`, `ceph` or `directory`."""
 
 
 class Outcome(NamedTuple):
@@ -83,15 +94,62 @@ def _served(suite: Suite, options: Options, directory: Path) -> Iterator[dict[st
             flags += ["--premium-file-account", account.name]
         variables[f"{account.prefix}_ACCOUNT_NAME"] = account.name
         variables[f"{account.prefix}_ACCOUNT_KEY"] = account.key
+    start = _started_cluster if options.nodes else _started_server
+    with start(directory, tuple(flags), options) as endpoints:
+        named = {f"CONFORMANCE_{name.upper()}": url for name, url in endpoints.items()}
+        yield {**variables, **named}
+
+
+@contextlib.contextmanager
+def _started_server(
+    directory: Path, flags: tuple[str, ...], options: Options
+) -> Iterator[dict[str, str]]:
+    """Runs a server with its data in a directory, and yields its endpoints."""
     server = Server(directory / "data", *flags)
     server.start()
     try:
-        endpoints = {f"CONFORMANCE_{name.upper()}": url for name, url in server.endpoints.items()}
-        yield {**variables, **endpoints}
+        yield server.endpoints
     finally:
         server.kill()
         if not options.keep:
             shutil.rmtree(server.directory)
+
+
+@contextlib.contextmanager
+def _started_cluster(
+    directory: Path, flags: tuple[str, ...], options: Options
+) -> Iterator[dict[str, str]]:
+    """Runs the nodes of a cluster behind HAProxy, and yields its endpoints.
+
+    HAProxy has the ports of the nodes, as in production: a node recognizes URLs of its own services
+    by their ports, if they are sources of copies.
+    """
+    ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+    with contextlib.ExitStack() as stack:
+        ledger = stack.enter_context(postgresql(directory))
+        variables: dict[str, str] = {}
+        bodies = str(directory / "bodies")
+        if options.bodies == "s3":
+            store = stack.enter_context(s3_server(directory))
+            variables, bodies = store.environment, f"s3://{BUCKET}/bodies"
+        elif options.bodies == "ceph":
+            bodies = stack.enter_context(ceph_cluster()).url("bodies")
+        nodes = stack.enter_context(
+            cluster_nodes(
+                directory,
+                options.nodes,
+                ledger.dsn,
+                bodies,
+                flags=flags,
+                hosts=distinct_loopback_hosts(options.nodes),
+                ports=ports,
+                variables=variables,
+            )
+        )
+        endpoints = [node.endpoints for node in nodes]
+        yield stack.enter_context(
+            balanced(directory, endpoints, {service: ports[service] for service in SERVICES})
+        )
 
 
 def _certificate(directory: Path) -> tuple[Path, Path]:

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -46,14 +46,23 @@ class Server:
 
     program: tuple[str, ...] = ("-m", "etagere")
     """Arguments of the interpreter that start the program."""
+    start_seconds_max = SECONDS_MAX
 
-    def __init__(self, directory: Path, *flags: str, command_prefix: tuple[str, ...] = ()) -> None:
-        """`command_prefix` is a command that executes the server, such as `prlimit`."""
+    def __init__(
+        self,
+        directory: Path,
+        *flags: str,
+        command_prefix: tuple[str, ...] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """`command_prefix` is a command that executes the server, such as `prlimit`; `variables`
+        are added to its environment."""
         self.directory = directory
         self.log_path = directory.with_name(f"{directory.name}.log")
         self.endpoints: dict[str, str] = {}
         self._flags = flags
         self._command_prefix = command_prefix
+        self._variables = variables or {}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -72,7 +81,7 @@ class Server:
                 [*self._command_prefix, *command, *self._flags],
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=environment(),
+                env={**environment(), **self._variables},
             )
         try:
             self.endpoints = dict(word.split("=", 1) for word in self._ready_line().split()[1:])
@@ -85,7 +94,7 @@ class Server:
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(SECONDS_MAX):
+            if not selector.select(self.start_seconds_max):
                 raise TimeoutError(f"the server is not ready:\n{self.log()}")
         line = self._process.stdout.readline().decode()
         if not line.startswith("READY "):
@@ -94,6 +103,12 @@ class Server:
 
     def log(self) -> str:
         return self.log_path.read_text("utf-8") if self.log_path.exists() else ""
+
+    def log_with(self, words: str) -> str:
+        """Waits until the log contains some words, such as the ID of a request, and returns it. The
+        line of a request is written after its response was sent."""
+        eventually(lambda: words in self.log(), f"{words!r} in the log")
+        return self.log()
 
     def stop(self) -> int:
         """Sends SIGTERM and returns the exit status."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from benchmarks import tables
+from benchmarks import cpu_quota, tables
 from benchmarks.__main__ import GROUPS, main
 from benchmarks.figures import Figure, Measured, table
 from benchmarks.load import Load, account_sas, development_sas, run_all, run_each, script
@@ -96,6 +97,31 @@ def test_slow_figures_are_measured_when_named(
     rows = json.loads(written.read_text(encoding="utf-8"))
     assert [row["key"] for row in rows] == [figure.key for figure in growth.figures]
     assert all(row["values"] for row in rows)
+    assert list(tmp_path.iterdir()) == [written]
+
+
+@pytest.mark.long  # starts two databases and two servers
+def test_a_node_of_a_cluster_is_measured_when_named(tmp_path: Path) -> None:
+    written = tmp_path / "figures.json"
+    where = ["--directory", str(tmp_path), "--json", str(written)]
+    assert main(["cluster", "--rounds", "1", "--quick", *where]) == 0
+    rows = json.loads(written.read_text(encoding="utf-8"))
+    figures = [figure for figure in GROUPS["cluster"].figures if not _of_others(figure)]
+    assert [row["key"] for row in rows] == [figure.key for figure in figures]
+    assert list(tmp_path.iterdir()) == [written]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(
+    not cpu_quota.is_available() or shutil.which("wrk") is None,
+    reason="needs root, control groups and wrk",
+)
+def test_nodes_with_limited_cpu_time_are_measured_when_named(tmp_path: Path) -> None:
+    written = tmp_path / "figures.json"
+    where = ["--directory", str(tmp_path), "--json", str(written)]
+    assert main(["cluster_nodes", "--rounds", "1", "--quick", *where]) == 0
+    rows = json.loads(written.read_text(encoding="utf-8"))
+    assert [row["key"] for row in rows] == [each.key for each in GROUPS["cluster_nodes"].figures]
     assert list(tmp_path.iterdir()) == [written]
 
 

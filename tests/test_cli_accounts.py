@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from etagere import data_directory
+from etagere.cli.main import main
 from etagere.clock import TICKS_PER_SECOND, SystemClock
 from etagere.config import Config
 from etagere.engine import ledger
@@ -211,12 +212,16 @@ def test_concurrent_commands_wait_for_each_other(data: Path) -> None:
     assert sorted(keys(data)) == sorted([DEVELOPMENT, *names])
 
 
-def test_a_directory_in_use_by_another_command(data: Path) -> None:
+def test_a_directory_in_use_by_another_command(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A repair, for example, has no writer to ask."""
+    monkeypatch.setattr(data_directory, "_CLAIM_SECONDS_MAX", 0.5)
     ledger.create(data, Config(durable=False), SystemClock())
     held = data_directory.claim(data)
     try:
-        assert "is in use" in refused("account", "list", "--data", data)
+        assert main(["account", "list", "--data", str(data)]) == 2
+        assert "is in use" in capsys.readouterr().err
     finally:
         os.close(held)
 
@@ -362,3 +367,30 @@ def test_connection_string_of_an_account_of_a_file(data: Path, tmp_path: Path) -
 
 def test_connection_string_without_a_known_port() -> None:
     assert "port of Queue is 0" in refused("connection-string", "--queue-port", "0")
+
+
+def test_moves_with_wrong_settings(tmp_path: Path) -> None:
+    """None of them connects to a database."""
+
+    def written(name: str, **values: str) -> str:
+        path = tmp_path / f"{name}.toml"
+        path.write_text("".join([f'{key} = "{value}"\n' for key, value in values.items()]))
+        return str(path)
+
+    engine = "postgresql://nowhere.invalid/etagere"
+    here = written("here", engine=engine, account_map=engine, cell="one")
+    there = written("there", engine=engine, account_map=engine, cell="two")
+    no_cell = written("no_cell", engine=engine)
+    other_map = written("other", engine=engine, account_map=f"{engine}2", cell="two")
+    for name, config, target, words, message in (
+        (DEVELOPMENT, here, there, (), "devstoreaccount1 is built in and cannot be changed"),
+        ("mine", here, there, ("--keep", "-1"), "--keep: must be a number of seconds"),
+        ("mine", here, there, ("--keep", "9" * 20), "--keep: must be a number of seconds"),
+        ("mine", here, no_cell, (), "--to: account_map and cell must be set"),
+        ("mine", no_cell, there, (), "set --account-map and --cell"),
+        ("mine", here, other_map, (), "--to: account_map differs from that of this cell"),
+        ("mine", here, str(tmp_path / "missing"), (), "missing cannot be read"),
+    ):
+        assert message in refused(
+            "account", "move", name, "--config", config, "--to", target, *words
+        )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from etagere.settings import SETTINGS, Setting, Settings
+from etagere.settings.addresses import BodiesAddress, DatabaseAddress, NodeAddress
 from etagere.settings.loading import BadSetting, add_arguments, load, unknown_variables
 from etagere.settings.oauth import KeySetSource, Role, RoleAssignment
 from etagere.settings.values import (
@@ -26,7 +27,11 @@ from etagere.settings.values import (
 KEY = base64.b64encode(b"a secret of the account").decode()
 KEY2 = base64.b64encode(b"another of its secrets!").decode()
 BY_NAME = {setting.name: setting for setting in SETTINGS}
+ENGINE = "postgresql://me:a-password@db1:5432,db2/etagere?sslpassword=another-password"
+KEYWORDS = "host=db1,db2 dbname=etagere password='a password'"
 FLAG, VARIABLE, FILE = "flag", "variable", "file"
+NO_BODIES = "must be a directory, s3://BUCKET[/PREFIX] or rados://POOL[/PREFIX]"
+NO_NODE_NAME = "must have at most 63 letters, digits and characters of ._-"
 NO_URL = "is not an http or https URL"
 SOURCES = (FLAG, VARIABLE, FILE)
 """In order of precedence."""
@@ -79,6 +84,28 @@ SAMPLES: dict[str, tuple[Sample, Sample]] = {
     "smb_encryption": (text("--smb-encryption", "required"), text("--smb-encryption", "off")),
     "data": (file("--data", "/srv/one"), file("--data", "/srv/two")),
     "memory": switch("memory"),
+    "engine": (
+        text("--engine", ENGINE, DatabaseAddress(ENGINE)),
+        text("--engine", KEYWORDS, DatabaseAddress(KEYWORDS)),
+    ),
+    "bodies": (
+        text("--bodies", "s3://bucket/prefix", BodiesAddress(url="s3://bucket/prefix")),
+        text("--bodies", "/srv/bodies", BodiesAddress(Path("/srv/bodies"))),
+    ),
+    "node_name": (text("--node-name", "one"), text("--node-name", "node-2.example.com")),
+    "node_address": (
+        text("--node-address", "10.0.0.1", NodeAddress("10.0.0.1")),
+        text("--node-address", "[::1]:7000", NodeAddress("::1", 7_000)),
+    ),
+    "account_map": (
+        text("--account-map", ENGINE, DatabaseAddress(ENGINE)),
+        text("--account-map", KEYWORDS, DatabaseAddress(KEYWORDS)),
+    ),
+    "cell": (text("--cell", "one"), text("--cell", "cell-2")),
+    "cell_address": (
+        text("--cell-address", "10.0.0.1", NodeAddress("10.0.0.1")),
+        text("--cell-address", "[::1]:7001", NodeAddress("::1", 7_001)),
+    ),
     "workers": (
         Sample(("--workers", "1"), "1", "1", 1),
         Sample(("--workers", "256"), "256", "256", 256),
@@ -181,8 +208,16 @@ SAMPLES: dict[str, tuple[Sample, Sample]] = {
         Sample(("--log-slow-milliseconds", "3600000"), "3600000", "3600000", 3_600_000),
     ),
 }
-PARTNERS = {"tls_cert": "tls_key", "tls_key": "tls_cert"}
-"""Settings that must be set together."""
+PARTNERS = {
+    "tls_cert": ("tls_key",),
+    "tls_key": ("tls_cert",),
+    "bodies": ("engine",),
+    "account_map": ("engine", "cell"),
+    "cell": ("engine", "account_map"),
+    "cell_address": ("engine", "account_map", "cell"),
+}
+"""Settings that need other ones."""
+PARTNER_VALUES = {"engine": ENGINE, "account_map": ENGINE, "cell": "one"}
 
 
 def parse(*arguments: str) -> dict[str, Any]:
@@ -235,13 +270,14 @@ def test_precedence_of_sources(tmp_path: Path, setting: Setting, given: tuple[bo
         written = {source: counting if source == sources[0] else other for source in sources}
         flags = written[FLAG].flag if FLAG in written else ()
         environment = {setting.variable: written[VARIABLE].variable} if VARIABLE in written else {}
-        if setting.name in PARTNERS and sources:
-            environment[BY_NAME[PARTNERS[setting.name]].variable] = "/tls/partner"
+        partners = PARTNERS.get(setting.name, ())
+        for partner in partners if sources else ():
+            environment[BY_NAME[partner].variable] = PARTNER_VALUES.get(partner, "/tls/partner")
         toml = f"{setting.name} = {written[FILE].toml}" if FILE in written else None
         settings = load_from(tmp_path, flags, toml, **environment)
         expected = counting.value if sources else setting.default
         assert getattr(settings, setting.name) == expected
-        others = {setting.name, PARTNERS.get(setting.name)}
+        others = {setting.name, *partners}
         for untouched in SETTINGS:
             if untouched.name not in others:
                 assert getattr(settings, untouched.name) == untouched.default
@@ -365,6 +401,24 @@ def test_wrong_ports(name: str, written: str) -> None:
             {"ETAGERE_TLS": "self-signed"},
             "ETAGERE_TLS: tls_cert must not be set too",
         ),
+        (("--bodies", "s3://b"), {}, "--bodies: engine must be set too"),
+        (("--account-map", ENGINE), {}, "--account-map: engine must be set too"),
+        (
+            ("--account-map", ENGINE, "--engine", ENGINE),
+            {},
+            "--account-map: cell must be set too",
+        ),
+        (("--cell", "one"), {}, "--cell: account_map must be set too"),
+        (("--cell-address", "a"), {}, "--cell-address: account_map must be set too"),
+        (("--memory", "--engine", ENGINE), {}, "--memory: engine must not be set too"),
+        *(
+            (("--engine", ENGINE, "--bodies", url), {}, f"--bodies: {NO_BODIES}")
+            for url in ("s3://", "https://host/a", "s3://user:key@/a", "s3://[", "S3://bucket")
+        ),
+        (("--node-name", "a/b"), {}, f"--node-name: 'a/b' {NO_NODE_NAME}"),
+        (("--node-name", "a" * 64), {}, f"--node-name: {'a' * 64!r} {NO_NODE_NAME}"),
+        (("--node-address", "a:b"), {}, "--node-address: 'a:b' must be HOST or HOST:PORT"),
+        (("--node-address", "a:70000"), {}, "--node-address: 'a:70000' must be HOST or HOST:PORT"),
         (
             (),
             {"ETAGERE_MEMORY": "maybe"},
@@ -446,6 +500,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         (binary, f"{binary} is not TOML: it is not UTF-8"),
         (deep, f"{deep} is not TOML: maximum recursion depth"),
         (long, f"{long} is not TOML: Exceeds the limit"),
+        (Path("/dev/zero"), "/dev/zero cannot be read: it has more than 1048576 bytes"),
     ):
         with pytest.raises(BadSetting) as caught:
             load({"config": str(path)}, {})
@@ -506,6 +561,51 @@ def test_errors_of_urls_do_not_show_secrets(flag: str) -> None:
         with pytest.raises(BadSetting, match="host/path") as caught:
             load(parse(flag, url), {})
         assert_secret(caught.value)
+
+
+@pytest.mark.parametrize(
+    "written", [KEY, f"mysql://me:{KEY}@host/db", f"host=a {KEY}", f"host=a password='{KEY}", ""]
+)
+def test_errors_of_databases_do_not_show_secrets(written: str) -> None:
+    with pytest.raises(BadSetting, match=r"^--engine: must be postgresql:") as caught:
+        load(parse("--engine", written), {})
+    assert_secret(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (f"postgresql://me:{KEY}@db1:5432,db2/etagere?password={KEY}", "db1:5432,db2/etagere"),
+        (f"postgresql://me@host/db?password={KEY}", "host/db"),
+        (f"postgres:///db?password={KEY}", "/db"),
+        (f"postgresql://{KEY}@host", "host"),
+        (f"postgresql://me:one?{KEY}@host/db", "host/db"),
+        (f"postgresql://me:one/{KEY}@host/db", "…"),
+        (f"postgresql://me:one@{KEY}@host/db", "…"),
+        (f"postgresql://host/db?password=one@{KEY}", "…"),
+        (f"password=one\\ host={KEY} port=1", "port=1"),
+        (f"host=db1 password={KEY} port = 1 sslpassword='{KEY}'", "host=db1 port = 1"),
+        (f"password={KEY}", "postgresql"),
+    ],
+)
+def test_addresses_of_databases_do_not_show_secrets(written: str, shown: str) -> None:
+    settings = load(parse("--engine", written), {})
+    assert str(settings.engine).removeprefix("postgresql://").removeprefix("postgres://") == shown
+    assert KEY not in f"{settings!r} {settings.engine} {settings.engine!r}"
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (f"s3://me:{KEY}@bucket/prefix?secret={KEY}", "s3://bucket/prefix"),
+        (f"s3://me:one/{KEY}@bucket/prefix", "s3://…"),  # keys of AWS contain slashes
+        (f"s3://me:one/{KEY}?two@bucket", "s3://…"),
+    ],
+)
+def test_addresses_of_bodies_do_not_show_secrets(written: str, shown: str) -> None:
+    settings = load(parse("--engine", ENGINE, "--bodies", written), {})
+    assert str(settings.bodies) == shown
+    assert KEY not in f"{settings!r} {settings.bodies!r}"
 
 
 @pytest.mark.parametrize(("written", "message"), WRONG_ACCOUNTS)

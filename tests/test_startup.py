@@ -364,8 +364,10 @@ def test_flags(tmp_path: Path, flags: tuple[str, ...], words: str) -> None:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two pairs, a key with a password, and another file."""
+    """Two pairs, a key with a password, and other files."""
     folder = tmp_path_factory.mktemp("certificates")
+    os.mkfifo(folder / "pipe")
+    (folder / "large").write_bytes(bytes(2 << 20))
     (folder / "other").write_text("neither\n", encoding="utf-8")
     request = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
     locked = "openssl ec -aes128 -passout pass:word -in one.key -out locked.key"
@@ -387,6 +389,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("missing", "one.key", "missing cannot be read: No such file or directory"),
         ("one.crt", "missing", "missing cannot be read: No such file or directory"),
         (".", "one.key", " cannot be read: Is a directory"),
+        ("pipe", "one.key", "pipe cannot be read: it is not a regular file"),
+        ("one.crt", "pipe", "pipe cannot be read: it is not a regular file"),
+        ("/dev/zero", "one.key", "/dev/zero cannot be read: it is not a regular file"),
+        ("large", "one.key", "large cannot be read: it has more than 1048576 bytes"),
         ("other", "one.key", "other has no PEM certificate"),
         ("one.key", "one.key", "one.key has no PEM certificate"),
         ("one.crt", "other", "other has no PEM private key without a password"),

@@ -12,11 +12,10 @@ from pathlib import Path
 
 from etagere import directories
 from etagere.backup import restoring
-from etagere.bodies import collector
-from etagere.bodies import files as body_files
+from etagere.bodies import collector, segment_files
 from etagere.config import Config
 from etagere.coordination import local as coordination
-from etagere.engine import copy_lock, groups, ledger, reserve
+from etagere.engine import copy_lock, groups, ledger, loading, reserve
 from etagere.engine.timeline import Timeline
 from etagere.engine.writer import SOCKET_NAME
 from etagere.jobs import health, purging
@@ -33,6 +32,8 @@ _IN_USE_SECONDS = 5.0
 # killed server release the directory shortly after that.
 _CLAIM_SECONDS_MAX = STOP_SECONDS_MAX + 5.0
 _ANSWER_SECONDS_MAX = 1.0
+NODE_ID_NAME = "node-id"
+"""The file by which a cluster recognizes a node after a restart."""
 _OWN_NAMES = (
     directories.LOCK_NAME,
     groups.LOCK_NAME,
@@ -43,9 +44,10 @@ _OWN_NAMES = (
     opens_socket.SOCKET_NAME,
     reserve.RESERVE_NAME,
     *(f"{ledger.DATABASE_NAME}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
-    body_files.DIRECTORY_NAME,
+    segment_files.DIRECTORY_NAME,
     coordination.DIRECTORY_NAME,
     health.DIRECTORY_NAME,
+    NODE_ID_NAME,
     TLS_DIRECTORY_NAME,
 )
 """The files and directories in a data directory."""
@@ -60,7 +62,7 @@ class DirectoryInUse(CannotUse):
 
 
 @contextmanager
-def errors_in_one_line(directory: Path) -> Iterator[None]:
+def raising_cannot_use(directory: Path) -> Iterator[None]:
     """Turns errors of the ledger and the file system into `CannotUse`."""
     try:
         yield
@@ -78,7 +80,7 @@ def errors_in_one_line(directory: Path) -> Iterator[None]:
 def claim(directory: Path, *, to_restore: bool = False) -> int:
     """Locks the data directory for as long as the returned descriptor is open in this process or a
     child."""
-    with errors_in_one_line(directory):
+    with raising_cannot_use(directory):
         if not to_restore:
             restoring.require_store(directory)
         directories.make(directory)
@@ -97,6 +99,11 @@ def claim(directory: Path, *, to_restore: bool = False) -> int:
     if not to_restore and restoring.is_interrupted(directory):
         os.close(descriptor)
         raise DirectoryInUse(f"a backup was being restored to {directory}; try again")
+    if not to_restore and loading.is_incomplete(directory):
+        os.close(descriptor)
+        raise CannotUse(
+            f"{directory} is not a store: a migration was interrupted. Run `etagere migrate` again."
+        )
     # Files from older versions, or copied ones, may be readable by other users.
     for name in _OWN_NAMES:
         directories.make_private(directory / name)

@@ -1,7 +1,9 @@
-"""Directories: durable names, and files that only their owner can read."""
+"""Directories and files: durable names, files that only their owner can read, and opening files
+that an operator has named."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -37,6 +39,30 @@ def make(directory: Path, *, durable: bool = True) -> None:
 def open_private(path: Path, flags: int = os.O_RDWR) -> int:
     """Opens a file that only its owner may read and write; creates it if it is missing."""
     return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def open_regular(path: Path, bytes_max: int) -> int:
+    """Opens a regular file for reading. Raises `OSError` for anything else, and for a longer file:
+    to open a named pipe, or to read a device, may take for ever."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if status.st_size > bytes_max:
+            raise OSError(errno.EFBIG, f"it has more than {bytes_max} bytes", str(path))
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_regular(path: Path, bytes_max: int) -> bytes:
+    """Reads a regular file; as `open_regular`."""
+    with os.fdopen(open_regular(path, bytes_max), "rb") as file:
+        return file.read(bytes_max)
 
 
 def give_to_owner(descriptor: int, directory: Path) -> None:

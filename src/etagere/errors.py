@@ -413,6 +413,9 @@ _FILE: Final = (
     Error("FileLockConflict", 409,
           "A portion of the specified file is locked by an SMB client.",
           NtStatus.FILE_LOCK_CONFLICT),
+    Error("FileOAuthManagementApiRestrictedToSrp", 409,
+          "This API does not support bearer tokens. For OAuth, use the Storage Resource Provider "
+          "APIs instead. Learn more: https://aka.ms/azurefiles/restapi."),
     Error("FileOpenBySmbClient", 409,
           "The file is open by an SMB client.", NtStatus.SHARING_VIOLATION),
     Error("FileShareAccessTierTransitionNotAllowed", 409,

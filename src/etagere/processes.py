@@ -30,6 +30,8 @@ EXIT_FINAL = 78
 """The exit status of a child that would fail again if it were restarted."""
 EXIT_RESTART_ALL = 75
 """The exit status of a child after which all children must be killed and restarted."""
+EXIT_START_AGAIN = 76
+"""The exit status of a child that has ended on purpose, to be started again."""
 
 RELOAD_SIGNAL = signal.SIGHUP
 """Makes the supervisor reload the files that may change while it runs, and then its children. It is
@@ -326,7 +328,8 @@ class Supervisor:
         ended = f"signal {-code}" if code < 0 else f"exit status {code}"
         child.last_end, child.last_ended = ended, time.time()
         lived = time.monotonic() - child.started_at
-        child.failures = 0 if lived > _HEALTHY_SECONDS else child.failures + 1
+        is_failure = lived <= _HEALTHY_SECONDS and code != EXIT_START_AGAIN
+        child.failures = child.failures + 1 if is_failure else 0
         # A child that was killed by a signal had been running.
         child.proven = child.proven or not child.failures or code < 0
         hopeless = child.failures >= _ATTEMPTS_MAX and not child.proven
@@ -337,7 +340,8 @@ class Supervisor:
             # The first restart is immediate; a child that keeps dying is started less and less.
             delay = min(_RESTART_SECONDS_MAX, 0.05 * (2**child.failures - 2))
             child.start_at = time.monotonic() + max(0.0, delay)
-            logger.error("%s (pid %d) exited: %s; restarting it", child.name, child.pid, ended)
+            level = logging.INFO if code == EXIT_START_AGAIN else logging.ERROR
+            logger.log(level, "%s (pid %d) exited: %s; restarting it", child.name, child.pid, ended)
             if code == EXIT_RESTART_ALL:
                 self._kill_others(child)
         child.pid = 0

@@ -175,8 +175,8 @@ def test_tokens_are_of_one_service(vector: dict[str, Any]) -> None:
 def test_repeated_parameters_are_refused() -> None:
     vector = TOKENS[0]
     made = built(vector)
-    made.query += "&sp=racwd"
-    assert judged(made) is not None
+    repeated = request(target=f"{made.path}?{made.query}&sp=racwd", service=made.service)
+    assert judged(repeated) is not None
 
 
 def test_headers_and_parameters_that_a_token_requires() -> None:
@@ -219,8 +219,7 @@ def test_formats_before_2015_04_05(version: str, prefix: str, order: str) -> Non
     made = request(target=f"/{ACCOUNT}/c/b?{query({**given, 'sig': sign(string)})}")
     accepted(made)
     # An unsigned bound would be no bound.
-    made.query += "&sip=1.2.3.4"
-    bounded = request(target=f"/{ACCOUNT}/c/b?{made.query}")
+    bounded = request(target=f"/{ACCOUNT}/c/b?{made.query}&sip=1.2.3.4")
     assert judged(bounded) is not None
 
 

@@ -66,6 +66,13 @@ RIGHT_OF = {
 
 
 KEYS_ONLY = {"table.get_table_acl", "table.set_table_acl"}
+MANAGEMENT = {
+    *RIGHTS_OF_OPERATIONS[Right.SHARES].split(),
+    "file.get_file_service_properties",
+    "file.set_file_service_properties",
+}
+"""The operations on the file service and on shares, which users could not manage at first."""
+VERSION = "2024-11-04"
 
 
 def user(service: str, right: Right, *, intends_backup: bool = True) -> User:
@@ -92,16 +99,28 @@ def test_users_are_refused_what_needs_the_key(operation: str) -> None:
 def test_users_need_the_right_of_an_operation(operation: str) -> None:
     service = operation.partition(".")[0]
     right = RIGHT_OF.get(operation, Right.WRITE)
-    assert authorize(user(service, right), operation, "c") == Permit()
+    assert authorize(user(service, right), operation, "c", version=VERSION) == Permit()
     if not right:
         return
     for held in (*(ALL_RIGHTS & ~needed for needed in right), NO_RIGHT):
-        refused = authorize(user(service, held), operation, "c")
+        refused = authorize(user(service, held), operation, "c", version=VERSION)
         assert code(refused) == "AuthorizationPermissionMismatch"
     for other in {*SERVICE_LETTERS} - {service}:
         held_elsewhere = user(other, ALL_RIGHTS)
-        refused = authorize(held_elsewhere, operation, "c")
+        refused = authorize(held_elsewhere, operation, "c", version=VERSION)
         assert code(refused) == "AuthorizationPermissionMismatch"
+
+
+@pytest.mark.parametrize("operation", sorted(PERMISSIONS.keys() - KEYS_ONLY))
+def test_users_do_not_manage_shares_in_early_versions(operation: str) -> None:
+    service = operation.partition(".")[0]
+    version = "2024-08-04"
+    outcome = authorize(user(service, ALL_RIGHTS), operation, "c", version=version)
+    if operation in MANAGEMENT:
+        assert code(outcome) == "FileOAuthManagementApiRestrictedToSrp"
+        assert authorize(KeyOwner("a"), operation, "c", version=version) == Permit()
+    else:
+        assert outcome == Permit()
 
 
 def test_users_who_set_or_list_tags_need_that_right_too() -> None:
@@ -114,7 +133,8 @@ def test_users_who_set_or_list_tags_need_that_right_too() -> None:
 def test_users_of_files_must_intend_a_backup() -> None:
     for operation in PERMISSIONS:
         service = operation.partition(".")[0]
-        outcome = authorize(user(service, ALL_RIGHTS, intends_backup=False), operation, "c")
+        without_intent = user(service, ALL_RIGHTS, intends_backup=False)
+        outcome = authorize(without_intent, operation, "c", version=VERSION)
         # Keys are not data.
         needs_intent = service == "file" and not PERMISSIONS[operation].users_only
         assert (code(outcome) == "MissingRequiredHeader") is needs_intent

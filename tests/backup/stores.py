@@ -61,7 +61,7 @@ async def change(directory: Path, uploads: dict[str, int], deletes: tuple[str, .
             await engine.write(delete_object, name)
         await store.maintain()
         for _ in range(2):
-            await Collector(directory, engine, store, CONFIG).collect()
+            await Collector(engine, store, CONFIG).collect()
         await store.close()
     finally:
         await harness.close()

@@ -11,7 +11,12 @@ import pytest
 from etagere.backup.points import Point
 from etagere.backup.taking import take
 from etagere.bodies.collector import Collector
-from etagere.bodies.files import DIRECTORY_NAME, FileBodyStore
+from etagere.bodies.contents import EXTENTS
+from etagere.bodies.files import FileBodyStore
+from etagere.bodies.segment_files import DIRECTORY_NAME, segment_path
+from etagere.bodies.segments import MoveExtents, Relocation, move_extents
+from etagere.engine.interface import ReadTxn
+from etagere.model.bodies import Extent
 from tests.backup.stores import read, restored, verified
 from tests.bodies.objects import delete_object, upload
 from tests.bodies.stores import CONFIG, data_of
@@ -55,7 +60,7 @@ async def _back_up_and_collect(data: Path, backup: Path, phase: str) -> Point:
         for number in range(_OBJECTS):
             name = f"object-{number}"
             await upload(engine, store, name, data_of(name, _SIZE))
-        collector = Collector(data, engine, store, CONFIG)
+        collector = Collector(engine, store, CONFIG)
         await store.maintain()
         before = _segments(data)
         pause = _Pause(phase)
@@ -80,6 +85,54 @@ async def _back_up_and_collect(data: Path, backup: Path, phase: str) -> Point:
         return point
     finally:
         await harness.close()
+
+
+def test_a_segment_that_was_moved_in_part(tmp_path: Path) -> None:
+    data, backup = tmp_path / "data", tmp_path / "backup"
+    asyncio.run(_move_some_extents(data))
+    names = [f"object-{number}" for number in range(_OBJECTS)]
+    bodies = [data_of(name, _SIZE) for name in names]
+    assert read(data, *names) == bodies
+    point = take(data, backup, lambda *_: None)
+    target = restored(backup, point.name, tmp_path / "restored")
+    assert read(target, *names) == bodies
+
+
+async def _move_some_extents(data: Path) -> None:
+    """Moves extents of each segment that has several, as a collector that is interrupted does."""
+    harness = SqliteHarness(data, CONFIG)
+    harness.start()
+    try:
+        engine = await harness.open()
+        store = FileBodyStore(data, engine, CONFIG)
+        for number in range(_OBJECTS):
+            name = f"object-{number}"
+            await upload(engine, store, name, data_of(name, _SIZE))
+        await store.close()  # seals the segments
+        store = FileBodyStore(data, engine, CONFIG)
+        extents: dict[int, list[tuple[int, int]]] = {}
+        for (number, offset), extent in await engine.read(_all_extents, None):
+            extents.setdefault(number, []).append((offset, extent.length))
+        moved = 0
+        for number, places in extents.items():
+            reservations = store.reservations()
+            relocations = []
+            segment_bytes = segment_path(data, number).read_bytes()
+            for offset, length in places[:-1]:
+                copy = segment_bytes[offset : offset + length]
+                segment, at, _ = await reservations.write(copy)
+                relocations.append(Relocation(number, offset, segment.number, at))
+            await reservations.sync()
+            moved += await engine.write(move_extents, MoveExtents(tuple(relocations)))
+            reservations.release()
+        assert moved
+        await store.close()
+    finally:
+        await harness.close()
+
+
+def _all_extents(txn: ReadTxn, _: None) -> list[tuple[tuple[int, int], Extent]]:
+    return txn.scan(EXTENTS, EXTENTS.all(), 10_000)
 
 
 def _segments(directory: Path) -> set[str]:

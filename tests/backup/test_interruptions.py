@@ -173,6 +173,9 @@ def test_an_interrupted_restoration_is_no_store(
         files = FaultyFiles(nth, FAULTS[strike])
         _interrupt(run, files, strike)
         if is_interrupted(target):
+            # Another interruption meets what this one has left.
+            _interrupt(run, FaultyFiles(nth % 9 + 1, FAULTS[strike]), strike)
+        if is_interrupted(target):
             run(Files())
         elif not replaces:
             names = {path.name for path in target.iterdir()}
@@ -185,6 +188,43 @@ def test_an_interrupted_restoration_is_no_store(
     assert bool(old) == replaces
     run_again = restored(stores.backup, stores.point.name, tmp_path / "again")
     assert asyncio.run(read_all(run_again)) == expected()
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        ("rename", "restore.installing"),
+        ("unlink", "ledger.sqlite3-wal"),
+        ("unlink", "reserve"),
+        ("rename", "segments"),
+        ("rename", "ledger.sqlite3"),
+        ("unlink", "restore.installing/point.json"),
+    ],
+)
+def test_a_complete_copy_is_installed_when_the_point_is_restored_again(
+    stores: _Stores, tmp_path: Path, call: str, name: str
+) -> None:
+    """Also if the backup was damaged meanwhile; another point is restored from the beginning."""
+    backup = shutil.copytree(stores.backup, tmp_path / "backup")
+    other = back_up(stores.second, backup)
+    target, other_target = tmp_path / "target", tmp_path / "other"
+    counting = FaultyFiles()
+    restored(backup, stores.point.name, target, files=counting)
+    nth = counting.calls.index((call, str(target / name))) + 1
+    shutil.rmtree(target)
+    with pytest.raises(OSError, match="Input/output"):
+        restored(backup, stores.point.name, target, files=FaultyFiles(nth, failing(errno.EIO)))
+    assert is_interrupted(target)
+    shutil.copytree(target, other_target)
+    restored(backup, other.name, other_target)
+    assert _has_new(other_target, stores)
+    for pack in (backup / "segments").iterdir():
+        pack.unlink()
+    again = FaultyFiles()
+    restored(backup, stores.point.name, target, files=again)
+    assert not {called for called, _ in again.calls} & {"create", "write", "truncate"}
+    assert asyncio.run(read_all(target)) == expected()
+    assert not list(target.glob("restore.*"))
 
 
 def _interrupt(run: Callable[[Files], None], files: FaultyFiles, strike: str) -> None:

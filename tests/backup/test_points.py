@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import stat
@@ -13,16 +14,24 @@ import pytest
 from awscrt.checksums import crc64nvme
 from msgspec.structs import replace
 
+from etagere import directories
 from etagere.backup import taking
+from etagere.backup.files import Files
 from etagere.backup.packs import Damaged
 from etagere.backup.points import Point
-from etagere.backup.repository import CannotBackUp, locked_for_reading, locked_for_writing
+from etagere.backup.repository import (
+    CannotBackUp,
+    Repository,
+    locked_for_reading,
+    locked_for_writing,
+)
 from etagere.backup.restoring import INSTALLING_NAME, restore
 from etagere.backup.taking import take
 from etagere.bodies.contents import EXTENTS
-from etagere.bodies.files import segment_path
+from etagere.bodies.segment_files import segment_path
 from etagere.config import KIB
 from etagere.engine import copy_lock
+from tests.backup.commands import etagere_here
 from tests.backup.stores import back_up, change, no_progress, read, restored, size_of, verified
 from tests.bodies.stores import DamagedStore, build, data_of, expected, read_all
 
@@ -310,6 +319,49 @@ def test_a_backup_leaves_space_for_the_server(
     assert not list((tmp_path / "backup" / "temporary").iterdir())
 
 
+def test_a_full_directory_makes_room_by_removing_old_points(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as --keep would remove after the backup, and never the last one that is intact."""
+    backup = tmp_path / "backup"
+    command = ("backup", backup, "--data", store, "--keep")
+    first, second = back_up(store, backup), back_up(store, backup)
+    room = {"points": 2}
+
+    def make_directory(_files: Files, path: Path) -> None:
+        if path.name == "temporary" and len(names()) >= room["points"]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        directories.make(path)
+
+    def names() -> list[str]:
+        points, _ = Repository(backup).points()
+        return [point.name for point in points]
+
+    monkeypatch.setattr(Files, "make_directory", make_directory)
+    # With two points there is no room for a third.
+    output = etagere_here("backup", backup, "--data", store, status=2)
+    assert "No space left on device. Free some space, or remove points" in output
+    assert "no point could be removed" in etagere_here(*command, "3", status=2)
+    assert names() == [first.name, second.name]
+    assert f"removed {first.name}\n" in etagere_here(*command, "2")
+    third = names()[1]
+    assert names() == [second.name, third]
+    # Not even the last point may be there.
+    room["points"] = 1
+    assert "No space left" in etagere_here(*command, "1", status=2)
+    assert names() == [third]
+    assert "no point could be removed" in etagere_here(*command, "1", status=2)
+    assert names() == [third]
+    # The last point cannot be restored.
+    room["points"] = 9
+    fourth = back_up(store, backup, full=True)
+    (backup / "ledger" / f"{fourth.name}.pack").write_bytes(b"")
+    room["points"] = 1
+    assert "no point could be removed" in etagere_here(*command, "1", status=2)
+    assert names() == [third, fourth.name]
+    restored(backup, third, tmp_path / "restored")
+
+
 def test_the_writer_learns_that_the_ledger_is_being_copied(built: Path) -> None:
     assert not copy_lock.is_being_copied(built)
     with copy_lock.copying(built), copy_lock.copying(built):
@@ -350,7 +402,7 @@ def test_a_directory_that_a_point_is_restored_to_is_not_backed_up(
 
     with pytest.raises(CannotBackUp, match="meanwhile"):
         take(store, tmp_path / "other", restore_meanwhile)
-    (store / INSTALLING_NAME).mkdir()
+    (store / INSTALLING_NAME / "segments").mkdir(parents=True)
     with pytest.raises(CannotBackUp, match="interrupted"):
         back_up(store, tmp_path / "other")
     assert not list((tmp_path / "other" / "points").iterdir())

@@ -24,7 +24,7 @@ from etagere.bodies.contents import (
     SEGMENTS,
     UNCOUNTED_DEAD,
 )
-from etagere.bodies.files import DIRECTORY_NAME
+from etagere.bodies.segment_files import DIRECTORY_NAME
 from etagere.model.bodies import (
     BlockList,
     Chunk,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from etagere.bodies.contents import (
-    Plan,
     adopt_body,
     blocks_of,
     compose,
     create_extents,
     declare_holder,
-    locate,
     release,
     share,
 )
+from etagere.bodies.plans import Plan, locate
 from etagere.bodies.store import BodyStore
 from etagere.engine.interface import EXCLUSIVE, Engine, ReadTxn, Refused, WriteTxn, operation
 from etagere.engine.records import TEXT, Collection

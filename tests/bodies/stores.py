@@ -13,7 +13,8 @@ import apsw
 
 from etagere.bodies.collector import Collector
 from etagere.bodies.contents import MOVES, SEGMENTS
-from etagere.bodies.files import FileBodyStore, segment_path
+from etagere.bodies.files import FileBodyStore
+from etagere.bodies.segment_files import segment_path
 from etagere.bodies.segments import Reap, reap
 from etagere.config import KIB, Config
 from etagere.engine.interface import Engine
@@ -129,7 +130,7 @@ async def _upload_moved(directory: Path, engine: Engine, store: FileBodyStore) -
         await engine.write(delete_object, "doomed")
         await store.maintain()
         await store.maintain()
-        collector = Collector(directory, engine, store, CONFIG)
+        collector = Collector(engine, store, CONFIG)
         if round_:
             with store.open_reader():
                 await collector.collect()

@@ -227,7 +227,7 @@ def test_fast_check_reads_no_bytes(broken: DamagedStore) -> None:
 async def work(directory: Path, engine: Engine, seed: int) -> None:
     """Uploads, copies, lists, deletes and collects in an endless loop."""
     store = FileBodyStore(directory, engine, CONFIG)
-    collector = Collector(directory, engine, store, CONFIG)
+    collector = Collector(engine, store, CONFIG)
     dice = random.Random(seed)
     for step in itertools.count():
         name, other = (f"{dice.randrange(30)}" for _ in range(2))
@@ -334,8 +334,8 @@ LEAKS = [
 def repaired(directory: Path) -> Report:
     report = check(directory)
     leaks = report.count(LEAK)
-    removed, troubles = repair(directory, report.findings, CONFIG, SystemClock())
-    assert (removed, troubles) == (leaks, [])
+    removed, failures = repair(directory, report.findings, CONFIG, SystemClock())
+    assert (removed, failures) == (leaks, [])
     return check(directory)
 
 
@@ -386,10 +386,10 @@ def test_repair_reports_what_it_could_not_remove(broken: DamagedStore) -> None:
     broken.put(CHUNKS, key, chunk)
     findings = check(broken.directory).findings
     broken.execute("UPDATE extents SET value = x'c1'")
-    removed, (trouble,) = repair(broken.directory, findings, CONFIG, SystemClock())
+    removed, (failure,) = repair(broken.directory, findings, CONFIG, SystemClock())
     assert removed == 0
-    assert "release_unused_chunk" in trouble
-    assert "DecodeError" in trouble
+    assert "release_unused_chunk" in failure
+    assert "DecodeError" in failure
 
 
 def test_many_records_of_a_segment_are_removed_in_steps(broken: DamagedStore) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from etagere.bodies.collector import Collector
-from etagere.bodies.files import segment_path
+from etagere.bodies.segment_files import segment_path
 from etagere.bodies.segments import MoveExtents, Relocation, move_extents
 from etagere.bodies.store import BodyCorrupt
 from etagere.engine.interface import Engine, Fault, FaultReason, Refused
@@ -170,7 +170,7 @@ def _interrupt_after(cluster: StoreCluster, calls: int, *, after: bool) -> bool:
 async def _collect_interrupted(cluster: StoreCluster, calls: int, *, after: bool) -> bool:
     front_end = cluster.local.front_end
     engine = FailingEngine(front_end.engine, calls, after=after)
-    collector = Collector(cluster.directory, engine, front_end.store, SMALL, front_end.disk)
+    collector = Collector(engine, front_end.store, SMALL)
     try:
         await collector.collect()
     except CollectionInterrupted:
@@ -232,4 +232,4 @@ def without_rewriting(cluster: StoreCluster) -> Collector:
     """Returns a collector that does not rewrite sparse segments."""
     front_end = cluster.local.front_end
     lazy = dataclasses.replace(SMALL, sparse_dead_share=0.9)
-    return Collector(cluster.directory, front_end.engine, front_end.store, lazy, front_end.disk)
+    return Collector(front_end.engine, front_end.store, lazy)

@@ -22,17 +22,15 @@ from etagere.bodies.contents import (
     SEGMENTS,
     UNCOUNTED_DEAD,
     MissingRecord,
-    Plan,
-    SegmentRange,
     add_reference,
     adopt_body,
     blocks_of,
     compose,
-    locate,
     reap_some,
     release,
     share,
 )
+from etagere.bodies.plans import Plan, SegmentRange, locate
 from etagere.bodies.segments import MoveExtents, Relocation, move_extents
 from etagere.engine.interface import WriteTxn
 from etagere.model.base import Command

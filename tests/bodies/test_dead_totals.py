@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from etagere.bodies import files
+from etagere.bodies import own_segments
 from etagere.bodies.audit.walk import check
 from etagere.bodies.collector import Collector
 from etagere.bodies.contents import (
@@ -114,8 +114,8 @@ def test_dead_extents_of_an_open_segment_are_counted_over_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each round reads a bounded number of them. A segment with many dead bytes is sealed."""
-    monkeypatch.setattr(files, "_DEAD_ROWS_PER_SLICE", 5)
-    monkeypatch.setattr(files, "_DEAD_SLICES_PER_ROUND", 1)
+    monkeypatch.setattr(own_segments, "_DEAD_ROWS_PER_SLICE", 5)
+    monkeypatch.setattr(own_segments, "_DEAD_SLICES_PER_ROUND", 1)
 
     async def scenario(engine: Engine, store: FileBodyStore, collector: Collector) -> None:
         for number in range(60):
@@ -146,7 +146,7 @@ def run_in(directory: Path, scenario: Scenario) -> None:
         try:
             engine = await harness.open()
             store = FileBodyStore(directory, engine, CONFIG)
-            await scenario(engine, store, Collector(directory, engine, store, CONFIG))
+            await scenario(engine, store, Collector(engine, store, CONFIG))
             await store.close()
         finally:
             await harness.close()

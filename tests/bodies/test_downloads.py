@@ -19,8 +19,9 @@ import pytest
 
 from etagere.bodies import collector
 from etagere.bodies.contents import INLINE
-from etagere.bodies.files import DIRECTORY_NAME, FileBodyStore
+from etagere.bodies.files import FileBodyStore
 from etagere.bodies.maps import INTERVALS
+from etagere.bodies.segment_files import DIRECTORY_NAME
 from etagere.config import KIB, MIB, Config
 from etagere.coordination.local import sole_worker
 from etagere.engine.ledger import database_path
@@ -150,7 +151,7 @@ def test_running_out_of_descriptors_closes_the_connection(spread: Path) -> None:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
         eventually(lambda: descriptors(pid) <= before, "the end of the connection")
         assert _downloaded(server) == DATA
-        assert "could not send all of a response; closing the connection" in server.log()
+        server.log_with("could not send all of a response; closing the connection")
 
 
 @contextlib.contextmanager
@@ -241,7 +242,7 @@ def require_refused(server: Server, name: str, place: str) -> None:
             )
         )
         assert client.ask(copied).status >= 400
-    assert place in server.log()
+    server.log_with(place)
 
 
 def test_a_damaged_inline_body_is_not_sent(tmp_path: Path) -> None:
@@ -296,4 +297,4 @@ def test_a_damaged_short_body_in_a_segment_is_not_sent(tmp_path: Path, length: i
         with Client(server.endpoints["blob"]) as client:
             answer = client.ask(get("rotten"))
             assert (answer.status, answer.code) == (500, "InternalError")
-        assert "segment 1 at 0: checksum" in server.log()
+        server.log_with("segment 1 at 0: checksum")

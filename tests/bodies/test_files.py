@@ -196,7 +196,14 @@ def test_full_segments_are_sealed_when_nothing_is_in_flight(cluster: StoreCluste
             assert (await state_of(cluster, 1)).state is SegmentState.OPEN
         await store.maintain()
         owner = store.coordinator.process_id
-        sealed = Segment(owner, SegmentState.SEALED, SEGMENT, closed=True, counted_to=SEGMENT)
+        sealed = Segment(
+            owner,
+            SegmentState.SEALED,
+            SEGMENT,
+            closed=True,
+            counted_to=SEGMENT,
+            covered_bytes=SEGMENT,
+        )
         assert await state_of(cluster, 1) == sealed
         assert (await state_of(cluster, 2)).state is SegmentState.OPEN
 
@@ -352,4 +359,4 @@ def test_few_files_are_kept_open_for_readers(tmp_path: Path) -> None:
                 assert cluster.local.call("step_read", handle) == data[:1000]
             for handle in handles:
                 assert cluster.local.call("finish_read", handle) == data[1000:]
-        assert len(cluster.local.front_end.store._files) <= 3
+        assert len(store_of(cluster)._files) <= 3

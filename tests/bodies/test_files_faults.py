@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from etagere.bodies.contents import SegmentRange
-from etagere.bodies.files import FileBodyStore, segment_path
+from etagere.bodies.files import FileBodyStore
+from etagere.bodies.plans import SegmentRange
+from etagere.bodies.segment_files import segment_path
 from etagere.bodies.store import BodyCorrupt
 from etagere.config import MIB
 from etagere.engine.interface import Fault, FaultReason

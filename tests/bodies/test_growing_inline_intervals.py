@@ -7,9 +7,9 @@ import random
 import pytest
 
 from etagere.bodies import folding, intervals
-from etagere.bodies.contents import SegmentRange
 from etagere.bodies.intervals import INLINE_INTERVAL_BYTES_MAX
 from etagere.bodies.maps import INTERVALS
+from etagere.bodies.plans import SegmentRange
 from etagere.model.bodies import Interval, Mapped
 from etagere.model.ids import new_id
 from tests.bodies.test_inline_intervals import find, fold, write_inline

@@ -8,8 +8,9 @@ from awscrt.checksums import crc64nvme
 from msgspec.structs import replace
 
 from etagere.bodies import intervals
-from etagere.bodies.contents import BodyCorrupt, DamagedRange, Plan, require_intact
+from etagere.bodies.contents import BodyCorrupt
 from etagere.bodies.maps import FORMER_INTERVALS, INTERVALS
+from etagere.bodies.plans import DamagedRange, Plan, require_intact
 from etagere.engine.interface import Fault, WriteTxn
 from etagere.model.bodies import Interval, Mapped
 from etagere.model.ids import new_id

@@ -9,8 +9,9 @@ import pytest
 from awscrt.checksums import crc64nvme
 
 from etagere.bodies import folding, intervals
-from etagere.bodies.contents import EXTENTS, Hole, SegmentRange, try_locate
+from etagere.bodies.contents import EXTENTS
 from etagere.bodies.maps import FORMER_INTERVALS, INTERVAL_MAPS, INTERVALS
+from etagere.bodies.plans import Hole, SegmentRange, try_locate
 from etagere.engine.interface import WriteTxn
 from etagere.model.bodies import Body, Mapped, Piece
 from etagere.model.ids import new_id

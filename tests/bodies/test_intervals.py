@@ -10,16 +10,7 @@ from typing import Any
 import pytest
 
 from etagere.bodies import intervals
-from etagere.bodies.contents import (
-    EXTENTS,
-    Hole,
-    MissingRecord,
-    SegmentRange,
-    add_reference,
-    locate,
-    share,
-    try_locate,
-)
+from etagere.bodies.contents import EXTENTS, MissingRecord, add_reference, share
 from etagere.bodies.maps import (
     FORMER_INTERVALS,
     GENERATIONS,
@@ -28,6 +19,7 @@ from etagere.bodies.maps import (
     MAPS_TO_FLATTEN,
     MAPS_TO_REAP,
 )
+from etagere.bodies.plans import Hole, SegmentRange, locate, try_locate
 from etagere.bodies.reaping import Flatten, flatten, reap_intervals
 from etagere.engine.interface import T, WriteTxn
 from etagere.engine.records import Collection, K, R, Span

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from etagere.bodies import folding, intervals, reaping
-from etagere.bodies.contents import EXTENTS, Hole, Plan, SegmentRange, share
+from etagere.bodies.contents import EXTENTS, share
 from etagere.bodies.maps import (
     FORMER_INTERVALS,
     GENERATIONS,
@@ -28,6 +28,7 @@ from etagere.bodies.maps import (
     is_held,
     parts,
 )
+from etagere.bodies.plans import Hole, Plan, SegmentRange
 from etagere.bodies.reaping import Flatten, flatten, reap_intervals
 from etagere.engine.interface import T, WriteTxn
 from etagere.model.bodies import Body, Mapped, Piece

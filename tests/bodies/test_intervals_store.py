@@ -12,7 +12,7 @@ import pytest
 
 from etagere.bodies.audit.walk import check
 from etagere.bodies.collector import Collector
-from etagere.bodies.contents import EXTENTS, UNCOUNTED_DEAD, Hole, SegmentRange
+from etagere.bodies.contents import EXTENTS, UNCOUNTED_DEAD
 from etagere.bodies.files import FileBodyStore
 from etagere.bodies.maps import (
     FORMER_INTERVALS,
@@ -22,6 +22,7 @@ from etagere.bodies.maps import (
     MAPS_TO_FLATTEN,
     MAPS_TO_REAP,
 )
+from etagere.bodies.plans import Hole, SegmentRange
 from etagere.bodies.reading import runs
 from etagere.engine.interface import Engine
 from etagere.engine.memory import MemoryEngine
@@ -43,7 +44,7 @@ class RandomClient:
     def __init__(self, directory: Path, engine: Engine, seed: int) -> None:
         self.engine = engine
         self.store = FileBodyStore(directory, engine, CONFIG)
-        self.collector = Collector(directory, engine, self.store, CONFIG)
+        self.collector = Collector(engine, self.store, CONFIG)
         self.dice = random.Random(seed)
         self.expected: dict[str, bytearray] = {}
 
@@ -162,7 +163,7 @@ def test_reaping_a_copy_keeps_the_original(tmp_path: Path) -> None:
     async def scenario() -> None:
         engine = MemoryEngine()
         store = FileBodyStore(tmp_path, engine, CONFIG)
-        collector = Collector(tmp_path, engine, store, CONFIG)
+        collector = Collector(engine, store, CONFIG)
         await mapped_objects.begin(engine, "a", LENGTH)
         await mapped_objects.write(engine, store, "a", 0, b"x" * 4_000)
         await engine.write(copy_object, CopyObject("a", "b"))
@@ -186,7 +187,7 @@ def test_a_damaged_base_does_not_block_reaping(tmp_path: Path) -> None:
     async def scenario() -> None:
         engine = MemoryEngine()
         store = FileBodyStore(tmp_path, engine, CONFIG)
-        collector = Collector(tmp_path, engine, store, CONFIG)
+        collector = Collector(engine, store, CONFIG)
         damages: tuple[Collection[Any, Any], ...] = (INTERVAL_MAPS, EXTENTS)
         for damaged in damages:
             name = f"{damaged.name}-a"

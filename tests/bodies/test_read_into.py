@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from etagere.bodies.contents import Hole, Plan, SegmentRange
 from etagere.bodies.files import FileBodyStore
+from etagere.bodies.plans import Hole, Plan, SegmentRange
 from etagere.bodies.store import BodyCorrupt
 from tests.engine.harness import start_memory
 from tests.operations.fixture import EngineFixture, opened_fixture

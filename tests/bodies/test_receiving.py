@@ -382,7 +382,7 @@ def test_each_error_of_a_lost_segment_is_a_new_exception(cluster: StoreCluster) 
 
     async def upload() -> None:
         store = store_of(cluster)
-        segment, _ = await store.reserve(MIB)
+        segment, _, _ = await store.reserve(MIB)
         with pytest.raises(Fault):
             await store.sync(segment)
         faults = []

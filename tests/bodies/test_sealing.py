@@ -138,6 +138,34 @@ def test_bytes_counted_by_schema_1_are_not_counted_again(seed: int, rows_max: in
     assert total(ledger) == bytes_of(dead + gaps)
 
 
+@pytest.mark.parametrize("rows_max", [1, 3, 1_000])
+@pytest.mark.parametrize("seed", range(4))
+def test_space_between_objects_is_not_dead(seed: int, rows_max: int) -> None:
+    """In an object store, the upper half of an offset is the number of an object."""
+    live, dead, gaps = layouts(random.Random(seed))
+
+    def spread(runs: Runs) -> Runs:
+        return [(at // 100 << 32 | at % 100, length) for at, length in runs]
+
+    ledger = ledger_with(spread(live), spread(dead))
+    take_steps(ledger, rows_max)
+    assert total(ledger) == bytes_of(dead + gaps)
+    assert ledger.rows(SEGMENTS)[NUMBER,].length == LENGTH
+
+
+@pytest.mark.parametrize("rows_max", [1, 2, 1_000])
+def test_sealing_goes_on_where_an_earlier_version_stopped(rows_max: int) -> None:
+    """Earlier versions counted the bytes between extents in each step."""
+    ledger = ledger_with([(10, 20), (50, 10), (100, 50)], [(70, 5)])
+    txn = ledger.engine.begin()
+    half_sealed = Segment(new_id(), closed=True, counted_to=60)
+    txn.put(SEGMENTS, (NUMBER,), half_sealed)
+    txn.put(DEAD_TOTALS, (NUMBER,), DeadTotal(30))
+    txn.commit()
+    take_steps(ledger, rows_max)
+    assert total(ledger) == LENGTH - 20 - 10 - 50
+
+
 @pytest.mark.parametrize("rows_max", [2, 5])
 @pytest.mark.parametrize("seed", range(8))
 def test_extents_released_between_steps_are_counted_once(seed: int, rows_max: int) -> None:

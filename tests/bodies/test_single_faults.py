@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from etagere.bodies.collector import Collector
-from etagere.bodies.files import segment_path
+from etagere.bodies.segment_files import segment_path
 from etagere.bodies.store import BodyCorrupt
 from etagere.engine.interface import Fault, Unknown
 from etagere.model.bodies import SegmentState
@@ -108,8 +108,14 @@ def exercise(client: Client) -> None:
     client.tidy()
 
 
-@pytest.mark.parametrize("reason", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
-@pytest.mark.parametrize("call", FaultyDisk.CALLS)
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        *((call, errno.EIO) for call in FaultyDisk.CALLS),
+        *((call, errno.ENOSPC) for call in ("create", "write", "allocate", "sync")),
+    ],
+    ids=lambda value: errno.errorcode[value] if isinstance(value, int) else value,
+)
 def test_any_single_call_may_fail(
     cluster: StoreCluster, call: str, reason: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,23 +6,22 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from etagere.coordination.interface import Coordinator, PinnedSegments
 from etagere.coordination.local import LocalCoordinator
-
-Join = Callable[[], Coordinator]
-"""Adds a process of the same store, from the point of view of the coordinator."""
-
-COORDINATORS: dict[str, Callable[[Path], Coordinator]] = {"local": LocalCoordinator}
+from tests.coordination.postgres import Join, joining
 
 
-@pytest.fixture(params=COORDINATORS)
+@pytest.fixture(params=["local", "postgres"])
 def join(request: pytest.FixtureRequest, tmp_path: Path) -> Join:
-    return lambda: COORDINATORS[request.param](tmp_path)
+    if request.param == "local":
+        return lambda: LocalCoordinator(tmp_path)
+    dsn = request.getfixturevalue("postgresql_dsn")
+    return joining(dsn, request.getfixturevalue("postgresql_schema"))
 
 
 @pytest.fixture
@@ -65,14 +64,14 @@ def test_a_killed_process_leaves_nothing_behind(join: Join) -> None:
         mine = join()
         assert await mine.is_alive(process_id)
         assert (await mine.pinned()).segments == {7}
-        async with mine.sole_worker("sweeping") as is_sole:
-            assert not is_sole
+        async with mine.sole_worker("sweeping") as lock:
+            assert lock is None
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        assert not await mine.is_alive(process_id)
         assert await mine.pinned() == PinnedSegments(None, frozenset())
-        async with mine.sole_worker("sweeping") as is_sole:
-            assert is_sole
+        assert not await mine.is_alive(process_id)
+        async with mine.sole_worker("sweeping") as lock:
+            assert lock is not None and await lock.is_held()
         mine.close()
 
     asyncio.run(scenario())
@@ -92,32 +91,49 @@ def test_a_task_has_one_worker(pair: Pair) -> None:
 
     async def scenario() -> None:
         async with mine.sole_worker("sweeping") as first, other.sole_worker("sweeping") as second:
-            assert (first, second) == (True, False)
+            assert first is not None and await first.is_held() and second is None
+            async with mine.sole_worker("sweeping") as nested:
+                assert nested is None
             async with other.sole_worker("mopping") as third:
-                assert third
+                assert third is not None
         async with other.sole_worker("sweeping") as again:
-            assert again
+            assert again is not None and await again.is_held()
+            assert again.epoch > first.epoch or again.epoch == first.epoch == 0
 
     asyncio.run(scenario())
 
 
 def test_pins_are_seen_by_others(pair: Pair) -> None:
-    mine, other = pair
+    reader, collector = pair
 
     async def scenario() -> None:
-        before = mine.timestamp()
-        with mine.pin() as pin:
-            retired_at = other.timestamp()
-            pinned = await other.pinned()
-            assert pinned.keeps(1, retired_at) and not pinned.keeps(1, before - 1)
+        before = collector.timestamp()
+        assert await collector.pinned() == PinnedSegments(None, frozenset())
+        with reader.pin() as pin:
+            retired_at = collector.timestamp()
+            pinned = await collector.pinned()
+            assert pinned.keeps(1, retired_at) and not pinned.keeps(1, before)
             pin.narrow([1, 2])
-            pinned = await other.pinned()
+            pinned = await collector.pinned()
             assert pinned.keeps(1, retired_at) and not pinned.keeps(3, retired_at)
             pin.release(1)
-            assert not (await other.pinned()).keeps(1, retired_at)
-        assert await other.pinned() == PinnedSegments(None, frozenset())
+            assert not (await collector.pinned()).keeps(1, retired_at)
+        assert await collector.pinned() == PinnedSegments(None, frozenset())
         pin.close()
-        with other.pin():
-            assert not (await mine.pinned()).keeps(1, retired_at)
+        with reader.pin():
+            assert not (await collector.pinned()).keeps(1, retired_at)
+
+    asyncio.run(scenario())
+
+
+def test_own_pins_count_too(pair: Pair) -> None:
+    collector, _ = pair
+
+    async def scenario() -> None:
+        with collector.pin() as pin:
+            pin.narrow([3])
+            assert await collector.pinned() == PinnedSegments(None, frozenset([3]))
+        with collector.pin():
+            assert (await collector.pinned()).keeps(3, collector.timestamp())
 
     asyncio.run(scenario())

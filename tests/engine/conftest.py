@@ -17,6 +17,8 @@ def _engines() -> dict[str, Start]:
     engines: dict[str, Start] = {"memory": start_memory}
     if importlib.util.find_spec("tests.engine.sqlite_harness") is not None:
         engines["sqlite"] = importlib.import_module("tests.engine.sqlite_harness").start
+    if importlib.util.find_spec("psycopg") is not None:
+        engines["postgresql"] = importlib.import_module("tests.engine.postgres_harness").start
     return engines
 
 

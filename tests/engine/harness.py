@@ -22,6 +22,16 @@ class Harness(Protocol):
     @property
     def clock(self) -> SharedClock: ...
 
+    @property
+    def reading_seconds_max(self) -> float:
+        """How much may pass, by the clock of a test, while the engine reads its clocks."""
+        ...
+
+    @property
+    def unknown_seconds_max(self) -> float:
+        """How far `now` may be ahead after a restart, if nothing tells how much time has passed."""
+        ...
+
     async def open(self) -> Engine:
         """Opens a handle on the store, as another front end would. The harness closes it."""
         ...
@@ -41,6 +51,8 @@ class MemoryHarness:
     """All handles are the one engine."""
 
     name = "memory"
+    reading_seconds_max = 0.1
+    unknown_seconds_max = 0.001
 
     def __init__(self) -> None:
         self.clock = SharedClock()

@@ -20,6 +20,8 @@ class SqliteHarness:
     """A supervisor and its writer in separate processes, and handles on the ledger in this one."""
 
     name = "sqlite"
+    reading_seconds_max = 0.1
+    unknown_seconds_max = 0.001
 
     def __init__(self, directory: Path, config: Config | None = None) -> None:
         self.directory = directory

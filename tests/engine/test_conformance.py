@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etagere.clock import TICKS_PER_MILLISECOND, TICKS_PER_SECOND
+from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import Engine, Fault, FaultReason, Refused
 from etagere.engine.keys import KEY_BYTES_MAX
 from etagere.engine.records import TEXT, UINT_MAX, Collection, Span
@@ -261,25 +261,30 @@ async def test_a_read_sees_one_state_beside_writers(harness: Harness) -> None:
         samples.put_items, PutItems([PutItem(key, Item(number=100)) for key in keys])
     )
     done = asyncio.Event()
+    looks = 0
 
     async def move(offset: int) -> None:
-        for step in range(40):
+        for step in itertools.count():
+            if step >= 40 and looks > 10:
+                return
             source, target = keys[(offset + step) % 40], keys[(offset + 7 * step + 1) % 40]
             await writer.write(samples.transfer, Transfer(source, target, step))
 
-    async def look() -> int:
-        looks = 0
+    async def look() -> None:
+        nonlocal looks
         while not done.is_set():
             seen = await reader.read(samples.sum_twice, keys)
             assert seen == (4000, 4000)
             looks += 1
             await asyncio.sleep(0)
-        return looks
 
-    looking = asyncio.create_task(look())
-    await asyncio.gather(*(move(offset) for offset in range(0, 40, 5)))
+    async def move_all() -> None:
+        await asyncio.gather(*(move(offset) for offset in range(0, 40, 5)))
+
+    running = [asyncio.create_task(look()), asyncio.create_task(move_all())]
+    await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
     done.set()
-    assert await looking > 10
+    await asyncio.gather(*running)
 
 
 @conformance
@@ -652,8 +657,9 @@ async def test_now_after_a_reboot_is_the_wall_clock_but_never_earlier(harness: H
     harness.clock.reboot("second-boot")
     await harness.restart()
     engine = await harness.open()
-    assert before <= await now(engine) <= before + TICKS_PER_MILLISECOND
-    assert before <= (await stamp(engine)).now <= before + TICKS_PER_MILLISECOND
+    latest = before + int(harness.unknown_seconds_max * TICKS_PER_SECOND)
+    assert before <= await now(engine) <= latest
+    assert before <= (await stamp(engine)).now <= latest
     harness.clock.wall_offset += 2 * HOUR
     harness.clock.reboot("third-boot")
     await harness.restart()
@@ -696,6 +702,7 @@ async def test_a_deadline_keeps_its_length_when_the_wall_clock_jumps(harness: Ha
     engine = await harness.open()
     harness.clock.freeze()
     step = TICKS_PER_SECOND // 100
+    error_max = int(harness.reading_seconds_max * TICKS_PER_SECOND)
     for jumps in ((HOUR, -HOUR), (-HOUR, HOUR), (HOUR, HOUR), (-HOUR, -HOUR)):
         deadline = await engine.write(samples.set_deadline, Wait(15))
         steps = 0
@@ -705,7 +712,7 @@ async def test_a_deadline_keeps_its_length_when_the_wall_clock_jumps(harness: Ha
             if steps in (500, 1000):
                 harness.clock.wall_offset += jumps[steps // 1000]
                 await stamp(engine)
-        assert abs(steps * step - 15 * TICKS_PER_SECOND) <= TICKS_PER_SECOND // 10
+        assert abs(steps * step - 15 * TICKS_PER_SECOND) <= error_max
 
 
 async def _require_fifteen_seconds(harness: Harness, wall_offset: Callable[[float], int]) -> None:

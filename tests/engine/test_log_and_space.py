@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,13 @@ from etagere.config import KIB, MIB, Config
 from etagere.engine import checkpoints, copy_lock, ledger
 from etagere.engine.groups import Writer
 from etagere.engine.interface import ReadClass, ReadTxn
-from etagere.engine.sqlite import SqliteEngine, _WriterConnection
+from etagere.engine.sqlite import SqliteEngine
+from etagere.engine.writer_client import WriterConnection
 from tests.engine import samples
+from tests.engine.readers import foreign_reader
 from tests.engine.samples import ITEMS, Item, PutItem, PutLarge
 from tests.engine.sqlite_harness import SqliteHarness, start
+from tests.loops import until
 from tests.server import environment
 
 pytestmark = pytest.mark.alone
@@ -99,7 +102,7 @@ def test_the_log_shrinks_when_a_reader_that_held_it_ends(tmp_path: Path) -> None
 
     async def main(harness: SqliteHarness) -> None:
         engine = await harness.open()
-        with _foreign_reader(harness.directory):
+        with foreign_reader(harness.directory):
             slowest, longest = await _put_for(engine, 160 * MIB, harness.directory)
         assert longest > LOG_BYTES_MAX, "there is nothing to be seen"
         assert slowest <= PUT_SECONDS_MAX
@@ -113,7 +116,7 @@ def test_the_writer_does_not_wait_for_a_copy_of_the_ledger(tmp_path: Path) -> No
 
     async def main(harness: SqliteHarness) -> None:
         engine = await harness.open()
-        with copy_lock.copying(harness.directory), _foreign_reader(harness.directory):
+        with copy_lock.copying(harness.directory), foreign_reader(harness.directory):
             slowest, longest = await _put_for(engine, 160 * MIB, harness.directory)
         assert longest > LOG_BYTES_MAX, "there is nothing to be seen"
         assert slowest < CONFIG.log_restart_seconds_max
@@ -155,32 +158,12 @@ def test_a_log_that_cannot_restart_is_written_again(
     monkeypatch.setattr(os, "pwrite", watched_write)
     monkeypatch.setattr(os, "fsync", watched_sync)
     monkeypatch.setattr(checkpoints, "_START_SECONDS_MAX", 0.05)
-    with _foreign_reader(tmp_path):
+    with foreign_reader(tmp_path):
         writer = Writer(tmp_path, CONFIG, SystemClock())
         log_bytes = ledger.log_bytes(tmp_path)
         writer.close()
     assert log_bytes
     assert calls == [("write", log_bytes), ("sync", 0)]
-
-
-_READ = """
-import sqlite3, sys
-reader = sqlite3.connect(sys.argv[1], isolation_level=None)
-reader.execute("BEGIN")
-reader.execute("SELECT count(*) FROM timeline").fetchall()
-print("reading", flush=True)
-sys.stdin.read()
-"""
-
-
-@contextlib.contextmanager
-def _foreign_reader(directory: Path) -> Iterator[None]:
-    command = [sys.executable, "-c", _READ, str(ledger.database_path(directory))]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"reading\n"
-        yield
-        process.communicate()
 
 
 async def _eventually_at_most(harness: SqliteHarness, bytes_max: int) -> None:
@@ -199,7 +182,7 @@ def test_free_pages_return_to_the_file_system(tmp_path: Path) -> None:
         data = {b"%05d" % number: bytes([number % 251]) * 100 * KIB for number in range(count)}
         for key, value in data.items():
             await engine.write(samples.put_large, PutLarge(key, value))
-        await _eventually(lambda: path.stat().st_size > count * 100 * KIB)
+        await until(lambda: path.stat().st_size > count * 100 * KIB)
         kept = {key for number, key in enumerate(data) if number % 20 == 0}
         for key in data.keys() - kept:
             await engine.write(samples.delete_large, key)
@@ -223,19 +206,12 @@ def test_free_pages_return_to_the_file_system(tmp_path: Path) -> None:
     assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-async def _eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10.0
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
-
-
 def test_a_connection_lost_before_its_first_request_is_reopened(tmp_path: Path) -> None:
     async def main(harness: SqliteHarness) -> None:
         engine = await harness.open()
-        connect_once, made = engine._open_connection, []
+        connect_once, made = engine._writer._open_connection, []
 
-        async def lose_the_first() -> _WriterConnection:
+        async def lose_the_first() -> WriterConnection:
             link = await connect_once()
             made.append(link)
             if len(made) == 1:
@@ -244,7 +220,7 @@ def test_a_connection_lost_before_its_first_request_is_reopened(tmp_path: Path) 
                     await asyncio.sleep(0)
             return link
 
-        engine._open_connection = lose_the_first  # type: ignore[method-assign]
+        engine._writer._open_connection = lose_the_first  # type: ignore[method-assign]
         async with asyncio.timeout(5.0):
             await engine.write(samples.put_item, PutItem("asked"))
         assert len(made) == 2

@@ -18,7 +18,8 @@ from etagere.engine.interface import (
     WriteTxn,
     operation,
 )
-from etagere.engine.memory import MemoryEngine, MemoryWriteTxn
+from etagere.engine.memory import MemoryEngine
+from etagere.engine.memory_transactions import MemoryWriteTxn
 from etagere.model.base import Command
 from tests.clocks import SharedClock
 from tests.engine import samples

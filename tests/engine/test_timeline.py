@@ -16,6 +16,7 @@ from etagere.engine.timeline import (
     STEP_DELAY_TICKS,
     STEP_TICKS_MAX,
     STEP_TICKS_MIN,
+    Instant,
     Timeline,
     advance,
     begin,
@@ -86,7 +87,7 @@ class Machine:
         assert self.now() >= self.last_now
         assert self.steady() >= self.last_steady
         self.last_now, self.last_steady = self.now(), self.steady()
-        assert instant_from(self.stored, self.clock) == (self.now(), self.steady())
+        assert instant_from(self.stored, self.clock) == Instant(self.now(), self.steady())
 
     def sleep(self, ticks: int) -> None:
         before, steady_before = self.now(), self.steady()
@@ -312,7 +313,7 @@ def test_a_reset_takes_the_wall_clock_and_keeps_the_steady_time(ahead: int, rebo
     steady = machine.steady()
     assert ticks_ahead(machine.stored, machine.clock) >= ahead
     timeline = reset(machine.stored, machine.clock, last_stamp=7)
-    assert instant_from(timeline, machine.clock) == (machine.clock.wall(), steady)
+    assert instant_from(timeline, machine.clock) == Instant(machine.clock.wall(), steady)
     assert timeline.last_stamp == 7
 
 

@@ -17,8 +17,9 @@ import pytest
 
 from etagere.clock import SystemClock
 from etagere.config import Config
-from etagere.engine import groups, ledger, wire, workspace
-from etagere.engine.groups import Answer, Writer
+from etagere.engine import ledger, wire, workspace, write_transaction
+from etagere.engine.group_writer import Answer
+from etagere.engine.groups import Writer
 from etagere.engine.interface import Refused, WriteTxn, operation, registered
 from etagere.engine.records import ENCODE
 from etagere.engine.wire import Outcome
@@ -276,7 +277,7 @@ def test_an_object_that_a_group_changes_often_is_stored_once(writer: Writer) -> 
     settle(writer, *[Act((Step("put", "hot", str(number)),)) for number in range(20)])
     stores = [sql for sql in executed if sql == ledger.statements(ITEMS).put]
     assert len(stores) <= executed.count("COMMIT") <= 20
-    assert groups._BUFFERED_MAX < MANY
+    assert write_transaction._BUFFERED_MAX < MANY
 
 
 def test_rolled_back_changes_are_not_cached(writer: Writer) -> None:

@@ -25,6 +25,9 @@ class Assignment(NamedTuple):
     until: int
     """The time at which they stop at the latest, even if no process stops them."""
     workloads: tuple[str, ...] = ()
+    kills_clients: bool = True
+    """Whether those clients are killed now and then that a service allows to be. What they ask for
+    last may be carried out until the server is restarted; a cluster is not."""
 
     @property
     def address(self) -> Path:
@@ -71,7 +74,7 @@ def run_clients(service: HistoryService[Any], assignment: Assignment) -> int:
     """
     clients = service.clients
     pids = {client: _fork(service, assignment, client) for client in range(clients.total)}
-    if clients.replaced:
+    if clients.replaced and assignment.kills_clients:
         source = random.Random(f"{assignment.seed} killed clients")
         newest = clients.total - 1
         while not assignment.is_over:

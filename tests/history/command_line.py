@@ -39,6 +39,7 @@ def main(service: HistoryService[Any], arguments: Sequence[str] | None = None) -
     working.add_argument("seed", type=int)
     working.add_argument("until", type=int)
     working.add_argument("workloads", nargs="*")
+    working.add_argument("--no-kills", dest="kills", action="store_false")
 
     given = parser.parse_args(arguments)
     if given.command == "run":
@@ -48,7 +49,8 @@ def main(service: HistoryService[Any], arguments: Sequence[str] | None = None) -
         return _check(service, recorded.history)
     if given.command == "replay":
         return _check(service, service.log.read_history(given.file))
-    assignment = Assignment(given.directory, given.seed, given.until, tuple(given.workloads))
+    workloads = tuple(given.workloads)
+    assignment = Assignment(given.directory, given.seed, given.until, workloads, given.kills)
     return run_clients(service, assignment)
 
 

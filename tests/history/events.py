@@ -47,6 +47,11 @@ class ServerKill(msgspec.Struct, frozen=True, tag="kill"):
     """When the next server was about to be started."""
 
 
+class Settled(ServerKill, frozen=True, tag="settled"):
+    """The end of a fault of a cluster, of which other nodes may carry out what a client has given
+    up: by `ended` at the latest if the client gave up before the fault ended, at `restarted`."""
+
+
 class Crash(msgspec.Struct, frozen=True, tag="crash"):
     """A kill after which something may be lost that was acknowledged, but not made durable."""
 
@@ -92,7 +97,7 @@ def latest_moment(operation: Operation[Any, Any], kills: Iterable[ServerKill]) -
     """The time after which the operation was not carried out any more.
 
     A dead server does nothing: if the client gave up before the next one was started, then its
-    operation was carried out before the kill, or never.
+    operation was carried out before the kill, or never. A cluster may need some time for it.
     """
     if not isinstance(operation.outcome, Unknown):
         return operation.ended
@@ -150,7 +155,7 @@ class EventLog(Generic[OperationT]):
 
     def __init__(self, operation: type[OperationT], request: Any, done: Any) -> None:
         self.operation = operation
-        self._history = msgspec.json.Decoder(Run | operation | ServerKill | Crash)
+        self._history = msgspec.json.Decoder(Run | operation | ServerKill | Settled | Crash)
         self._client = msgspec.json.Decoder(Asked[request] | Answered[done] | Killed)
 
     def write_history(self, path: Path, history: History[OperationT]) -> None:

@@ -158,9 +158,11 @@ class _Search(Generic[StateT, EntryT]):
             try:
                 explained = self._end(entry)
             except _GaveUp:
-                return self._result(Verdict.GAVE_UP, self._tell(entry))
+                summary = "the search took too long, and ended at this answer:"
+                return self._result(Verdict.GAVE_UP, self._tell(entry, summary))
             if not explained:
-                return self._result(Verdict.VIOLATION, self._tell(entry))
+                summary = "no order explains this answer:"
+                return self._result(Verdict.VIOLATION, self._tell(entry, summary))
         return self._result(Verdict.OK)
 
     def _result(self, verdict: Verdict, explanation: str = "") -> Result:
@@ -269,7 +271,7 @@ class _Search(Generic[StateT, EntryT]):
             known = self._remembered[key] = list(self._model.step(state, entry, until))
         return known
 
-    def _tell(self, entry: EntryT) -> str:
+    def _tell(self, entry: EntryT, summary: str) -> str:
         """Describes the order found before this answer, and the operations in flight."""
         some = next(iter(self._frontier))
         order: list[Any] = []
@@ -282,7 +284,7 @@ class _Search(Generic[StateT, EntryT]):
         others = [each for each in self._flights.entries.values() if each is not entry]
         return "\n".join(
             [
-                "no order explains this answer:",
+                summary,
                 f"  {describe(entry.operation, origin)}",
                 f"in flight meanwhile ({len(others)}):",
                 *(f"  {describe(each.operation, origin)}" for each in others[:SHOWN_MAX]),

@@ -61,7 +61,7 @@ def run(directory: Path, plan: Plan, service: HistoryService[OperationT]) -> Rec
     with served(directory / "data", "--workers", str(plan.workers)) as server:
         service.create_resource(service.url(server))
         _publish_address(server, assignment, service)
-        with _clients(assignment, service):
+        with running_clients(assignment, service):
             kills, crashes = _disturb(server, assignment, service, plan)
             assignment.stop.touch()
         _kill(server, assignment, service, kills, crashes)
@@ -101,10 +101,13 @@ def _publish_address(server: Server, assignment: Assignment, service: HistorySer
 
 
 @contextmanager
-def _clients(assignment: Assignment, service: HistoryService[Any]) -> Iterator[None]:
+def running_clients(assignment: Assignment, service: HistoryService[Any]) -> Iterator[None]:
+    """Runs the clients of a service until they are told to stop."""
     arguments = [str(assignment.directory), str(assignment.seed), str(assignment.until)]
     module = f"tests.history.{service.name}"
     command = [sys.executable, "-m", module, "clients", *arguments, *assignment.workloads]
+    if not assignment.kills_clients:
+        command.append("--no-kills")
     clients = subprocess.Popen(
         command, cwd=ROOT, env=environment(), stderr=subprocess.PIPE, start_new_session=True
     )

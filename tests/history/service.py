@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol
 
@@ -16,7 +17,6 @@ from tests.server import ACCOUNT, KEY, Server
 
 RESOURCE: Final = "history"
 """The name of the container, queue or table."""
-CREDENTIAL: Final = {"account_name": ACCOUNT, "account_key": KEY}
 ANSWER_SECONDS_MAX: Final = 10
 RECONNECT_SECONDS: Final = 0.02
 
@@ -30,14 +30,17 @@ class Chooser(Protocol):
 
 
 class SdkConnection(ABC):
-    """A client of the public SDK that reads the server's address from a file.
+    """A client of the public SDK that reads the addresses of the servers from a file, one in each
+    line, and sends its requests to each in turn.
 
-    The server has another address after each restart.
+    A server may have another address after each restart.
     """
 
     def __init__(self, address: Path) -> None:
         self._address = address
-        self._client = self.connect(address.read_text("ascii"))
+        self._clients: dict[str, Any] = {}
+        self._turns: Iterator[str] = iter(())
+        self._random = random.Random()  # not the one of the process that forked the clients
 
     @abstractmethod
     def connect(self, url: str) -> Any:
@@ -48,19 +51,35 @@ class SdkConnection(ABC):
         """Sends the request and returns its `Done`."""
 
     def close(self) -> None:
-        self._client.close()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+        self._turns = iter(())
+
+    def _next_client(self) -> Any:
+        url = next(self._turns, None)
+        if url is None:
+            urls = read_addresses(self._address)
+            self._random.shuffle(urls)
+            self._turns = iter(urls)
+            url = next(self._turns)
+        if url not in self._clients:
+            self._clients[url] = self.connect(url)
+        return self._clients[url]
 
     def ask(self, request: Any) -> Any:
         """Returns the outcome of the request, or None if it was never sent."""
         try:
-            return self.execute(self._client, request)
+            return self.execute(self._next_client(), request)
         except AzureError as error:
             never_sent = isinstance(error.inner_exception, NewConnectionError)
             outcome = None if never_sent else self._outcome_of(error)
         if outcome is None or isinstance(outcome, Unknown):
             time.sleep(RECONNECT_SECONDS)
-            self._client.close()
-            self._client = self.connect(self._address.read_text("ascii"))
+            self._disconnect()
         return outcome
 
     def error_code(self, error: HttpResponseError) -> str:
@@ -77,6 +96,22 @@ class SdkConnection(ABC):
         if status < 400 or (status >= 500 and status != 503):
             return Unknown(str(status))
         return Refused(self.error_code(error))
+
+
+def credential(url: str) -> dict[str, str]:
+    """Returns the credential for the account that a URL ends with. All have the same key."""
+    return {"account_name": url.rpartition("/")[2], "account_key": KEY}
+
+
+def read_addresses(path: Path) -> list[str]:
+    """Returns the addresses of the servers."""
+    return path.read_text("ascii").splitlines()
+
+
+class Listening(Protocol):
+    """A server that clients can connect to."""
+
+    endpoints: dict[str, str]
 
 
 class Clients(NamedTuple):
@@ -101,8 +136,8 @@ class HistoryService(ABC, Generic[OperationT]):
     workloads: Sequence[str] = ()
     """Names of the workloads that can be chosen."""
 
-    def url(self, server: Server) -> str:
-        return f"{server.endpoints[self.name]}/{ACCOUNT}"
+    def url(self, server: Listening, account: str = ACCOUNT) -> str:
+        return f"{server.endpoints[self.name]}/{account}"
 
     def processes(self, server: Server) -> Sequence[int]:
         """Returns the processes that are killed singly."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +20,8 @@ from urllib.parse import urlsplit
 import pytest
 from azure.storage.blob import BlobSasPermissions, generate_blob_sas
 
+from etagere.jobs.health import HealthSocket, ask
+from etagere.processes import ProcessHealth
 from tests.sdk.blob.clients import blob_service
 from tests.server import ACCOUNT, KEY, Server, environment, eventually, served
 
@@ -164,6 +168,61 @@ def _unfinished_upload(server: Server) -> socket.socket:
     address = urlsplit(server.url("blob"))
     upload = socket.create_connection((str(address.hostname), int(address.port or 0)))
     head = f"PUT {address.path}/container/blob?{token} HTTP/1.1\r\nHost: {address.netloc}\r\n"
-    upload.sendall(f"{head}x-ms-blob-type: BlockBlob\r\nContent-Length: 10\r\n\r\nhalf".encode())
-    time.sleep(0.5)
+    upload.sendall(
+        f"{head}x-ms-blob-type: BlockBlob\r\nContent-Length: 10\r\n"
+        "Expect: 100-continue\r\n\r\n".encode()
+    )
+    assert upload.recv(100).startswith(b"HTTP/1.1 100 ")
+    upload.sendall(b"half")
     return upload
+
+
+# Processes that end while they are queried
+
+
+def _asking(directory: Path) -> Future[dict[str, ProcessHealth]]:
+    threads = ThreadPoolExecutor(1)
+    answers = threads.submit(ask, directory, {"one": ProcessHealth}, 20.0)
+    threads.shutdown(wait=False)
+    return answers
+
+
+def _has_query(health: HealthSocket) -> bool:
+    return bool(select.select([health], [], [], 10.0)[0])
+
+
+def test_a_process_that_ends_is_not_waited_for(tmp_path: Path) -> None:
+    health = HealthSocket(tmp_path, "one")
+    answers = _asking(tmp_path)
+    assert _has_query(health)
+    health._socket.close()  # as when it is killed, which leaves the name
+    assert answers.result(timeout=10.0) == {}
+
+
+def test_the_successor_of_a_process_is_asked(tmp_path: Path) -> None:
+    killed = HealthSocket(tmp_path, "one")
+    answers = _asking(tmp_path)
+    assert _has_query(killed)
+    health = HealthSocket(tmp_path, "one")
+    killed._socket.close()
+    assert _has_query(health)
+    health.answer(lambda: ProcessHealth(2, 2.0))
+    assert answers.result(timeout=10.0) == {"one": ProcessHealth(2, 2.0)}
+    health.close()
+
+
+def test_a_process_that_is_slow_gets_one_query(tmp_path: Path) -> None:
+    health, asked = HealthSocket(tmp_path, "one"), 0
+
+    def report() -> ProcessHealth:
+        nonlocal asked
+        asked += 1
+        return ProcessHealth(1, 1.0)
+
+    answers = _asking(tmp_path)
+    assert _has_query(health)
+    assert not wait([answers], timeout=1.0).done
+    health.answer(report)
+    assert answers.result(timeout=10.0) == {"one": ProcessHealth(1, 1.0)}
+    assert asked == 1
+    health.close()

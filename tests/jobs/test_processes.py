@@ -20,6 +20,7 @@ import pytest
 from etagere import processes
 from etagere.metrics.snapshots import Snapshot
 from etagere.processes import Supervisor, SupervisorStatus
+from tests.server import eventually
 
 P = ParamSpec("P")
 
@@ -49,7 +50,8 @@ def in_child(test: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
-def _wait(lifeline: int) -> None:
+def _wait(_lifeline: int, ready: Path | None = None) -> None:
+    """Waits for the signal to stop. Creates a file when that can be sent."""
     stopped = False
 
     def stop(_signal: int, _frame: object) -> None:
@@ -57,6 +59,8 @@ def _wait(lifeline: int) -> None:
         stopped = True
 
     signal.signal(signal.SIGTERM, stop)
+    if ready is not None:
+        ready.touch()
     while not stopped:
         time.sleep(0.01)
 
@@ -66,14 +70,14 @@ def _after(seconds: float) -> None:
     threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
 
 
-def _when(condition: Callable[[], bool], seconds_max: float = 20.0) -> None:
+def _when(condition: Callable[[], bool]) -> None:
     """Signals this process to stop as soon as a condition holds."""
 
     def wait() -> None:
-        deadline = time.monotonic() + seconds_max
-        while not condition() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            eventually(condition, "the condition")
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait).start()
 
@@ -93,11 +97,10 @@ def test_a_failed_fork_is_retried(
     monkeypatch.setattr(processes, "_FORK_RETRY_SECONDS", 0.05)
 
     def main(lifeline: int) -> None:
-        (tmp_path / "started").touch()
-        _wait(lifeline)
+        _wait(lifeline, tmp_path / "started")
 
     supervisor = Supervisor({"first": main})
-    _after(1.0)
+    _when((tmp_path / "started").exists)
     assert supervisor.run() == 0
     assert (tmp_path / "started").exists()
     assert sum(record.getMessage().startswith("cannot start ") for record in caplog.records) == 2
@@ -108,10 +111,9 @@ def test_children_start_even_if_output_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def main(lifeline: int) -> None:
-        (tmp_path / "started").touch()
-        _wait(lifeline)
+        _wait(lifeline, tmp_path / "started")
 
-    _after(0.5)
+    _when((tmp_path / "started").exists)
     with pytest.raises(OSError, match="No space"), Path("/dev/full").open("w") as full:
         full.write("a line that stays in the buffer")
         monkeypatch.setattr(sys, "stderr", full)
@@ -134,21 +136,22 @@ def test_a_child_that_outlives_its_supervisor_is_ended(
 
 @in_child
 def test_all_but_the_first_stop_together(tmp_path: Path) -> None:
-    def slow(lifeline: int) -> None:
-        _wait(lifeline)
+    def other(lifeline: int) -> None:
+        _wait(lifeline, tmp_path / f"{os.getpid()} is ready")
         (tmp_path / f"{os.getpid()} stops").touch()
-        time.sleep(0.5)
+        # Before any of the others has ended.
+        eventually(lambda: len(list(tmp_path.glob("* stops"))) == 3, "the others to stop")
+        (tmp_path / f"{os.getpid()} has stopped").touch()
 
     def first(lifeline: int) -> None:
-        _wait(lifeline)
-        assert len(list(tmp_path.iterdir())) == 3
+        _wait(lifeline, tmp_path / "first is ready")
+        assert len(list(tmp_path.glob("* has stopped"))) == 3
 
     children: dict[str, Callable[[int], None]] = {"first": first}
-    children |= {f"other {number}": slow for number in range(3)}
-    _after(0.5)
-    began = time.monotonic()
+    children |= {f"other {number}": other for number in range(3)}
+    _when(lambda: len(list(tmp_path.glob("* is ready"))) == 4)
     assert Supervisor(children).run() == 0
-    assert time.monotonic() - began < 1.5
+    assert len(list(tmp_path.glob("* has stopped"))) == 3
 
 
 @pytest.mark.parametrize("exits", [1, 2])
@@ -157,12 +160,10 @@ def test_the_first_is_restarted_once_while_the_others_stop(tmp_path: Path, exits
     """The others may have data that only the first can store."""
 
     def other(lifeline: int) -> None:
-        _wait(lifeline)
+        _wait(lifeline, tmp_path / "other is ready")
         (tmp_path / "stopping").touch()
-        deadline = time.monotonic() + 1.0
-        while len(list(tmp_path.glob("first *"))) < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(0.3)
+        eventually(lambda: len(list(tmp_path.glob("first *"))) >= 2, "a restart of the first")
+        time.sleep(0.3)  # in which there is no other restart
 
     def first(lifeline: int) -> None:
         (tmp_path / f"first {os.getpid()}").touch()
@@ -172,7 +173,7 @@ def test_the_first_is_restarted_once_while_the_others_stop(tmp_path: Path, exits
             os._exit(1)
         _wait(lifeline)
 
-    _after(0.3)
+    _when(lambda: any(tmp_path.glob("first *")) and (tmp_path / "other is ready").exists())
     assert Supervisor({"first": first, "other": other}).run() == 0
     assert len(list(tmp_path.glob("first *"))) == 2
 

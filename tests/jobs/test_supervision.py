@@ -17,6 +17,7 @@ from etagere.jobs.supervision import (
     JobSupervisor,
     describe_error,
 )
+from tests.loops import until
 
 PROMPT = Backoff(first_seconds=0.001, seconds_max=0.002)
 
@@ -33,12 +34,6 @@ class Rounds:
         if self._errors:
             raise self._errors.pop(0)
         self.done += 1
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -67,7 +62,7 @@ def test_no_error_ends_a_job(error: BaseException, caplog: pytest.LogCaptureFixt
     async def test() -> None:
         jobs, rounds = JobSupervisor(), Rounds(error, error)
         jobs.start(Job("work", rounds, 0.001, PROMPT))
-        await _until(lambda: rounds.done > 1)
+        await until(lambda: rounds.done > 1)
         (health,) = jobs.health()
         assert health.failures == 2
         assert health.consecutive_failures == 0
@@ -91,7 +86,7 @@ def test_an_unexpected_error_is_logged_with_its_traceback_once(
         expected, rounds = Rounds(Unknown("lost")), Rounds(OSError("one"), OSError("one"))
         jobs.start(Job("expected", expected, 0.001, PROMPT))
         jobs.start(Job("unexpected", rounds, 0.001, PROMPT))
-        await _until(lambda: bool(rounds.done and expected.done))
+        await until(lambda: bool(rounds.done and expected.done))
         await jobs.stop()
 
     run(test)
@@ -105,7 +100,7 @@ def test_consecutive_failures_are_counted() -> None:
     async def test() -> None:
         jobs, rounds = JobSupervisor(), Rounds(*[OSError("again")] * 1_000)
         jobs.start(Job("work", rounds, 0, PROMPT))
-        await _until(lambda: jobs.health()[0].consecutive_failures >= 5)
+        await until(lambda: jobs.health()[0].consecutive_failures >= 5)
         (health,) = jobs.health()
         assert (health.rounds, health.last_success) == (0, None)
         await jobs.stop()
@@ -126,7 +121,7 @@ def test_jobs_do_not_disturb_a_stop() -> None:
         idle = Rounds()
         jobs.start(Job("stubborn", Stubborn(), 0, Backoff(60, 60)))
         jobs.start(Job("idle", idle, 60))
-        await _until(lambda: idle.done == 1)
+        await until(lambda: idle.done == 1)
         async with asyncio.timeout(5):
             await jobs.stop()
             await jobs.stop()

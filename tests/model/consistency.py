@@ -26,13 +26,17 @@ from etagere.bodies.contents import (
     SEGMENTS,
     UNCOUNTED_DEAD,
 )
-from etagere.bodies.files import segment_path
+from etagere.bodies.objects.names import object_name, offset_in_object
+from etagere.bodies.segment_files import segment_path
 from etagere.engine.interface import ReadTxn
 from etagere.engine.records import Collection
 from etagere.model.bodies import Chunked, Empty, Inline, Pieces, SegmentState
 from tests.bodies.objects import OBJECTS, STAGED
 
 _ROWS_MAX = 1_000_000
+
+OBJECTS_NAME = "objects"
+"""The directory of the bodies, if they are in an object store."""
 
 
 def rows(txn: ReadTxn, collection: Collection[Any, Any]) -> dict[Any, Any]:
@@ -116,20 +120,23 @@ def _require_segments(txn: ReadTxn, directory: Path | None) -> None:
     totals = {number: total.length for (number,), total in rows(txn, DEAD_TOTALS).items()}
     assert totals.keys() <= segments.keys()
     for number, segment in segments.items():
-        at = uncovered = 0
-        counted_to = segment.counted_to
+        is_open = segment.state is SegmentState.OPEN
+        at = 0
+        dead = segment.covered_bytes if is_open else segment.length
         for offset, length in sorted(covered[number]):
             assert offset >= at, f"rows of segment {number} overlap at {offset}"
-            uncovered += max(min(offset, counted_to) - at, 0)
             at = offset + length
-        uncovered += max(counted_to - at, 0)
-        assert segment.state is SegmentState.OPEN or counted_to == segment.length
-        assert totals.get(number, 0) == uncovered, number
-        assert segment.state is SegmentState.OPEN or at <= segment.length
+            if not is_open or offset < segment.counted_to:
+                dead -= length
+        assert totals.get(number, 0) == dead, number
     for (number, offset), extent in live.items():
         assert segments[number].state is not SegmentState.RETIRED
         if directory is not None:
-            _require_bytes(segment_path(directory, number), offset, extent.length, extent.crc)
+            path, start = segment_path(directory, number), offset
+            if not path.parent.exists():
+                name = object_name(number, offset).replace("/", "+")
+                path, start = directory / OBJECTS_NAME / name, offset_in_object(offset)
+            _require_bytes(path, start, extent.length, extent.crc)
 
 
 def _require_bytes(path: Path, offset: int, length: int, crc: int | None) -> None:

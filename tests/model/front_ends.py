@@ -6,28 +6,33 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Coroutine
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from etagere.bodies.audit.walk import check
 from etagere.bodies.collector import Collected, Collector
-from etagere.bodies.contents import EXTENTS, SEGMENTS, Plan
+from etagere.bodies.contents import EXTENTS, SEGMENTS
 from etagere.bodies.disk import Disk
 from etagere.bodies.files import FileBodyStore
-from etagere.bodies.store import BodyReader
-from etagere.bodies.writing import FileBodyWriter
+from etagere.bodies.objects.store import ObjectBodyStore
+from etagere.bodies.objects.stored import StoredObjects
+from etagere.bodies.plans import Plan
+from etagere.bodies.store import BodyReader, BodyWriter
 from etagere.clock import Clock
 from etagere.config import KIB, MIB, Config
+from etagere.coordination.local import LocalCoordinator
 from etagere.engine.interface import Refused
 from etagere.engine.records import Collection
 from etagere.engine.sqlite import SqliteEngine
 from etagere.model.bodies import Body, Extent, Segment
 from etagere.model.ids import new_id
 from tests.bodies import objects
+from tests.bodies.object_stores.drivers import DirectoryObjectStore, FaultyObjectStore
 from tests.bodies.objects import CopyObject, ListBlocks, PutObject
 from tests.engine.sqlite_harness import SqliteHarness
-from tests.model.consistency import require_balanced, rows
+from tests.model.consistency import OBJECTS_NAME, require_balanced, rows
 from tests.model.disks import QuickDisk, WatchedDisk
 from tests.model.processes import HelperProcess
 
@@ -56,15 +61,24 @@ class _Reading(NamedTuple):
 
 class _Upload(NamedTuple):
     name: str
-    writer: FileBodyWriter
+    writer: BodyWriter
     body: Body
 
 
 class FrontEnd:
     """The parts of a front-end process: a handle on the ledger, a body store, a collector."""
 
-    def __init__(self, directory: Path, config: Config, clock: Clock, disk: Disk) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        config: Config,
+        clock: Clock,
+        disk: Disk,
+        *,
+        in_objects: bool = False,
+    ) -> None:
         self._directory = directory
+        self._in_objects = in_objects
         self._config = config
         self._clock = clock
         self.disk = disk
@@ -74,10 +88,15 @@ class FrontEnd:
 
     async def open(self) -> None:
         self.engine = SqliteEngine(self._directory, self._config, self._clock)
-        self.store = FileBodyStore(self._directory, self.engine, self._config, self.disk)
-        self.collector = Collector(
-            self._directory, self.engine, self.store, self._config, self.disk
-        )
+        self.store = self._open_store()
+        self.collector = Collector(self.engine, self.store, self._config)
+
+    def _open_store(self) -> FileBodyStore | ObjectBodyStore:
+        if not self._in_objects:
+            return FileBodyStore(self._directory, self.engine, self._config, self.disk)
+        self.objects = FaultyObjectStore(DirectoryObjectStore(self._directory / OBJECTS_NAME))
+        coordinator = LocalCoordinator(self._directory)
+        return ObjectBodyStore(self.objects, self.engine, coordinator, self._config)
 
     async def close(self) -> None:
         for handle in list(self._readings):
@@ -223,8 +242,11 @@ class StoreCluster:
         *,
         others: int = 1,
         disk: Disk | None = None,
+        in_objects: bool = False,
     ) -> None:
+        """With `in_objects`, the bodies are in an object store instead of files."""
         self.directory = directory
+        self.in_objects = in_objects
         self.harness = SqliteHarness(directory, config)
         self._runner = asyncio.Runner()
         self.local = LocalFrontEnd(self._runner, self.new_front_end(disk or QuickDisk()))
@@ -232,7 +254,13 @@ class StoreCluster:
         self.helpers: list[HelperProcess] = []
 
     def new_front_end(self, disk: Disk) -> FrontEnd:
-        return FrontEnd(self.directory, self.harness.config, self.harness.clock, disk)
+        return FrontEnd(
+            self.directory,
+            self.harness.config,
+            self.harness.clock,
+            disk,
+            in_objects=self.in_objects,
+        )
 
     @property
     def remote(self) -> HelperProcess:
@@ -308,7 +336,11 @@ class StoreCluster:
 
     def require_clean(self) -> None:
         """Checks with `etagere check`, which counts independently."""
-        report = check(self.directory, self.harness.config)
+        open_stored = None
+        if self.in_objects:
+            objects_in = partial(DirectoryObjectStore, self.directory / OBJECTS_NAME)
+            open_stored = partial(StoredObjects, objects_in)
+        report = check(self.directory, self.harness.config, open_stored=open_stored)
         assert report.findings == []
         assert report.is_complete
 
@@ -323,8 +355,14 @@ class StoreCluster:
         return self.run(self.local.front_end.engine.read(rows, collection))
 
     def segment_files(self) -> set[int]:
+        """Returns the numbers of the segments that have a file, or objects."""
+        if self.in_objects:
+            names = [path.name for path in (self.directory / OBJECTS_NAME).iterdir()]
+            return {int(name.split("+")[1], 16) for name in names}
         return {int(path.stem, 16) for path in (self.directory / "segments").iterdir()}
 
     def segment_bytes(self) -> int:
         """Returns the disk space of the segments."""
+        if self.in_objects:
+            return sum(path.stat().st_size for path in (self.directory / OBJECTS_NAME).iterdir())
         return sum(path.stat().st_blocks * 512 for path in (self.directory / "segments").iterdir())

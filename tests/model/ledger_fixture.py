@@ -7,17 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from etagere.bodies.contents import (
-    SEGMENTS,
-    Plan,
-    SegmentRange,
-    blocks_of,
-    compose,
-    create_extents,
-    locate,
-    reap_some,
-    release,
-)
+from etagere.bodies.contents import SEGMENTS, blocks_of, compose, create_extents, reap_some, release
+from etagere.bodies.plans import Plan, SegmentRange, locate
 from etagere.engine.interface import C, Guard, T, WriteTxn
 from etagere.engine.memory import MemoryEngine
 from etagere.engine.records import Collection, K, R, Span

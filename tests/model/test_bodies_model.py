@@ -280,7 +280,7 @@ def run_machine(
 
 
 def test_bodies_match_the_reference(tmp_path: Path) -> None:
-    run_machine(BodiesMachine, tmp_path, 25, 40)
+    run_machine(BodiesMachine, tmp_path, 15, 40)
 
 
 @pytest.mark.long

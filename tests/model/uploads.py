@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from awscrt.checksums import crc64nvme
 
-from etagere.bodies.contents import SEGMENTS, SegmentRange
+from etagere.bodies.contents import SEGMENTS
 from etagere.bodies.files import FileBodyStore
+from etagere.bodies.plans import SegmentRange
 from etagere.config import KIB, MIB, Config
 from etagere.engine.interface import ReadTxn
 from etagere.model.bodies import Body, Segment
@@ -22,7 +23,9 @@ WIDE = Config(
 
 
 def store_of(cluster: StoreCluster) -> FileBodyStore:
-    return cluster.local.front_end.store
+    store = cluster.local.front_end.store
+    assert isinstance(store, FileBodyStore)
+    return store
 
 
 async def write(

@@ -12,6 +12,7 @@ from etagere.engine.interface import Fault, FaultReason
 from etagere.model.files import EntryPath
 from etagere.opens.remote import SOCKET_NAME, OpensServer, RemoteOpens, store_writes
 from etagere.rules.opens import Access, RestAccess
+from tests.loops import in_event_loop
 from tests.opens.contents_fixture import ContentsFixture, contents_test
 from tests.opens.fixture import R, W, opened
 from tests.operations.file.fixture import path_of
@@ -119,6 +120,27 @@ async def test_messages_that_make_no_sense_end_the_connection(f: ContentsFixture
     for message in (b"", b"\xff\xff\xff\xff", b"\x03\0\0\0abc", b"\x01\0\0\0\x80"):
         assert await _answer(path, message) == b""
     await server.close()
+
+
+@in_event_loop
+async def test_a_process_that_hangs_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etagere.opens.remote._STORE_SECONDS_MAX", 0.1)
+    asked = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()  # until the other side gives up
+        writer.close()
+
+    async def run(_: EntryPath) -> None:
+        raise AssertionError("it was not admitted")
+
+    async with await asyncio.start_unix_server(hang, tmp_path / SOCKET_NAME):
+        read = RemoteOpens(tmp_path).rest(path_of("f"), RestAccess.READ, run, seconds_max=0.1)
+        assert await asyncio.wait_for(code_of(read), 10) == "ServerBusy"
+        assert asked.is_set()
 
 
 async def _answer(path: Path, message: bytes) -> bytes:

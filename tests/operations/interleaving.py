@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from etagere.engine.interface import Conflict, Refused, WriteTxn
-from etagere.engine.memory import MemoryEngine, MemoryReadTxn, MemoryWriteTxn
+from etagere.engine.memory import MemoryEngine
+from etagere.engine.memory_transactions import MemoryReadTxn, MemoryWriteTxn
 
 
 class Call(NamedTuple):

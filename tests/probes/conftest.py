@@ -31,8 +31,8 @@ def probed_server(tmp_path_factory: pytest.TempPathFactory, endless: str) -> Ite
     account = ":".join((SECOND_ACCOUNT, *SECOND_KEYS))
     with served(directory, "--account", account, "--copy-source", endless) as server:
         yield server
-        assert "Traceback" not in server.log()
         assert server.stop() == 0
+        assert "Traceback" not in server.log()
 
 
 def _with_data(fixture: Any) -> Any:

@@ -37,6 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             created = _create(started, service)
             assert created.status == 201, created
         yield started
+        assert started.stop() == 0
         assert "Traceback" not in started.log()
 
 

@@ -50,6 +50,7 @@ from tests.tokens import unsigned
 
 NOBODY: Final = "nobody"
 """A group of users with a role in another account only."""
+RESTRICTED: Final = (409, "FileOAuthManagementApiRestrictedToSrp")
 NOT_FOUND: Final = (404, "ResourceNotFound")
 """The answer to users of operations that need the account key."""
 
@@ -65,8 +66,8 @@ def probed_server(tmp_path_factory: pytest.TempPathFactory, endless: str) -> Ite
     flags += ["--oauth-role", f"{NOBODY}=owner@{SECOND_ACCOUNT}"]
     with served(directory, *flags) as server:
         yield server
-        assert "Traceback" not in server.log()
         assert server.stop() == 0
+        assert "Traceback" not in server.log()
 
 
 @cache
@@ -105,6 +106,25 @@ def test_roles(fixture: ServiceFixture[Any], operation: Operation[Any]) -> None:
     cases = [_case(operation, role) for role in _telling_roles(operation.service)]
     with fixture.target_for(operation) as target:
         assert not list(find_faults(fixture, operation, target, cases))
+
+
+@pytest.mark.parametrize("service", ["file"])
+def test_users_do_not_manage_shares_in_early_versions(
+    fixture: ServiceFixture[Any], service: str
+) -> None:
+    target = FileTarget("early", permission_key="1*1")
+    for operation in OPERATIONS:
+        if not isinstance(operation, FileOperation) or operation.level not in {"service", "share"}:
+            continue
+        case = _case(operation, f"{service}-owner")
+        request = case.request(target).setting("x-ms-version", "2024-08-04")
+        answer = fixture.client.ask(request)
+        # The permissions of a share are those of files.
+        if ("comp", "filepermission") not in operation.query:
+            assert not refusal_fault(answer, RESTRICTED), operation
+            assert operation.method == "HEAD" or b"does not support bearer tokens" in answer.body
+        else:
+            assert answer.code in {"ShareNotFound", "FileInvalidPermissionKey"}
 
 
 # User delegation

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -26,8 +25,9 @@ class Lines:
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
 
-    def write(self, lines: Sequence[bytes]) -> None:
-        self.batches.append([line.decode() for line in lines])
+    def write(self, lines: bytes) -> None:
+        assert lines.endswith(b"\n")
+        self.batches.append(lines.decode().removesuffix("\n").split("\n"))
 
     @property
     def all(self) -> list[str]:

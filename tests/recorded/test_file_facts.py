@@ -57,6 +57,7 @@ _NEWEST: Final = "2021-06-08"
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     with target(tmp_path_factory.mktemp("facts") / "data") as running:
         yield running
+        assert running.server.stop() == 0
         assert "Traceback" not in running.server.log()
 
 

@@ -60,6 +60,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Results]:
         for result in run(running):
             results[f"{result.case.service} {result.case.operation}"].append(result)
         yield results
+        assert running.server.stop() == 0
         assert "Traceback" not in running.server.log()
 
 

@@ -181,11 +181,11 @@ def test_arbitrary_text_does_not_raise(text: str) -> None:
 
 
 def test_parsing_time_is_bounded() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for text in ("'" * 8_000, '"' * 8_000, "a = '" + "'" * 8_001, "a" * 8_000, "(a='1' or " * 100):
         parse_condition(text)
         parse_search(text)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 # Searches

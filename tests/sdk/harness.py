@@ -40,6 +40,7 @@ class ServiceError:
     status: int = 0
     code: str = ""
     message: str = ""
+    request_id: str = ""
     details: dict[str, str]
     """Additional elements by name; the SDK converts the names to lower case."""
 
@@ -54,6 +55,8 @@ def refused(status: int, code: str) -> Iterator[ServiceError]:
     received.status = error.status_code or 0
     received.code = error_code(error)
     received.message = error.message
+    response: Any = error.response
+    received.request_id = response.headers.get("x-ms-request-id", "")
     received.details = getattr(error, "additional_info", None) or {}
     assert (received.status, received.code) == (status, code), error
 

@@ -223,7 +223,7 @@ class Workload:
         """Makes segments sparse, and has them rewritten and removed."""
         await self._upload("single", *[100] * 3)
         await self._store.maintain()
-        collector = Collector(self._directory, self._engine, self._store, self._config, self._disk)
+        collector = Collector(self._engine, self._store, self._config)
         collected = await collector.collect()
         if not (collected.extents_moved and collected.segments_removed):
             raise AssertionError(f"there was too little to collect: {collected}")

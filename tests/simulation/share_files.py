@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from etagere.bodies.contents import Plan
+from etagere.bodies.plans import Plan
 from etagere.bodies.store import BodyStore
 from etagere.engine.interface import Engine, ReadTxn, Refused
 from etagere.model.files import (

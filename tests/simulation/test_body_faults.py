@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from etagere.bodies.collector import Collector
-from etagere.bodies.files import DIRECTORY_NAME
+from etagere.bodies.segment_files import DIRECTORY_NAME
 from etagere.config import KIB, MIB, Config
 from etagere.engine.interface import FaultReason, ReadTxn
 from etagere.model.bodies import Pieces
@@ -194,7 +194,7 @@ def test_a_segment_that_cannot_be_created(tmp_path: Path, error: int, name_unsyn
                 outcomes |= (after := await upload_all(front, names("after")))
                 assert not faults_in(after)  # the existing segment is enough
                 disk.stop()
-                await Collector(server.directory, front.engine, front.store, CONFIG).collect()
+                await Collector(front.engine, front.store, CONFIG).collect()
                 return outcomes
 
         require_outcomes(server, run(work()))

@@ -7,16 +7,24 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from etagere.bodies.audit.snapshot import CannotCheck
+from etagere.bodies.audit.walk import check
 from etagere.bodies.collector import Collector
 from etagere.config import KIB, MIB, Config
-from etagere.engine.interface import FaultReason
+from etagere.engine import ledger, snapshots
+from etagere.engine.copy_lock import copying
+from etagere.engine.interface import Fault, FaultReason
+from etagere.engine.reserve import free_bytes
+from etagere.engine.snapshots import LogTooLong
 from tests.bodies.objects import delete_object, download, upload
+from tests.engine.readers import foreign_reader
 from tests.engine.samples import PutItem, PutLarge, get_large, put_item, put_large
 from tests.simulation.servers import (
     FrontEnd,
@@ -38,6 +46,7 @@ CONFIG = Config(
     reserve_bytes=4 * MIB,
     checkpoint_pages=50,
     log_restart_pages=200,
+    log_bytes_kept=1 * MIB,
 )
 OBJECT_BYTES = 1 * MIB
 
@@ -122,7 +131,7 @@ async def require_full(front: FrontEnd) -> None:
 
 async def require_room(server: Server, front: FrontEnd, seconds: float = 10.0) -> None:
     """Checks that a collection frees space, after which everything works again."""
-    collector = Collector(server.directory, front.engine, front.store, CONFIG)
+    collector = Collector(front.engine, front.store, CONFIG)
 
     async def collect_and_upload() -> None:
         await front.store.maintain()
@@ -239,6 +248,80 @@ def test_a_server_starts_on_a_disk_that_others_have_filled(server: Server) -> No
     server.start()
     status = _in_child(empty)
     assert status == 0, f"the front end ended with {status}"
+
+
+def test_a_disk_that_fills_up_while_the_ledger_is_copied(server: Server) -> None:
+    """The log outgrows the reserve. When the copy ends, it can be checkpointed nevertheless, and
+    deletes free space."""
+
+    async def work() -> None:
+        async with front_end(server) as front:
+            for number in range(20):
+                await upload(front.engine, front.store, f"object-{number}", data_of("object"))
+            with copying(server.directory), foreign_reader(server.directory):
+                records = await repeat_until_full(partial(_record, front))
+                log_bytes = ledger.log_bytes(server.directory)
+                await require_full(front)
+            assert log_bytes > 2 * CONFIG.reserve_bytes, "there is nothing to be seen"
+            for number in range(20):
+                await eventually(partial(front.engine.write, delete_object, f"object-{number}"))
+            await require_room(server, front)
+            await require_intact(front, [], records)
+            await eventually(partial(_require_log, server, CONFIG.reserve_bytes))
+
+    run(work())
+
+
+async def _require_log(server: Server, bytes_max: int) -> None:
+    found = ledger.log_bytes(server.directory)
+    if found > bytes_max:
+        raise Fault(FaultReason.FAILED, f"the log has {found} bytes")
+
+
+async def _record(front: FrontEnd, number: int) -> None:
+    await front.engine.write(put_large, PutLarge(b"%d" % number, b"r" * 256 * KIB))
+
+
+@pytest.mark.parametrize("server", ["tmpfs"], indirect=True)
+@pytest.mark.parametrize("copies", ["backup", "check"])
+def test_a_copy_is_abandoned_before_the_disk_is_full(
+    server: Server, tmp_path: Path, copies: str
+) -> None:
+    """Writes are not refused because of it."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(_phase: str, _done: int, _total: int) -> None:
+        begun.set()
+        assert go_on.wait(20.0)
+
+    def copy() -> None:
+        if copies == "backup":
+            snapshots.copy_ledger(server.directory, tmp_path / "copy", CONFIG, wait)
+        else:
+            check(server.directory, CONFIG, progress=wait)
+
+    async def work() -> None:
+        async with front_end(server) as front:
+            # More than one step of a copy.
+            for number in range(20):
+                await _record(front, number)
+            copying = asyncio.get_running_loop().run_in_executor(None, copy)
+            await asyncio.to_thread(begun.wait, 20.0)
+            number = 20
+            while ledger.log_bytes(server.directory) + CONFIG.reserve_bytes < free_bytes(
+                server.directory
+            ):
+                await _record(front, number)
+                number += 1
+            go_on.set()
+            with pytest.raises((LogTooLong, CannotCheck), match="nearly full"):
+                await copying
+            for _ in range(10):
+                await _record(front, number)
+                number += 1
+            await require_intact(front, [], number)
+
+    run(work())
 
 
 def _fill_with_junk(path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from etagere.bodies.collector import Collector
 from etagere.config import KIB, MIB, Config
-from etagere.engine import ledger, sqlite
+from etagere.engine import ledger, writer_client
 from etagere.engine.interface import Engine
 from etagere.engine.records import SCHEMA
 from etagere.processes import EXIT_FINAL
@@ -107,7 +107,7 @@ def test_a_writer_is_killed_with_requests_in_flight(tmp_path: Path) -> None:
 
 def test_a_writer_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Callers wait for a bounded time; afterwards the writer continues."""
-    monkeypatch.setattr(sqlite, "_WATCH_SECONDS", 0.1)
+    monkeypatch.setattr(writer_client, "_WATCH_SECONDS", 0.1)
     with served(tmp_path / "data", HASTY) as server:
 
         async def work() -> None:
@@ -256,7 +256,7 @@ def test_a_front_end_is_killed_with_requests_in_the_queue(tmp_path: Path, first:
             await connect_in_order(front.engine)
             # It seals the segment, but does not clean up after itself.
             lazy = dataclasses.replace(CONFIG, sparse_dead_share=1.0)
-            collector = Collector(server.directory, front.engine, front.store, lazy)
+            collector = Collector(front.engine, front.store, lazy)
             with stopped(server.writer_pid):
                 steps.allow(2)
                 await steps.until_reported(2)

@@ -15,7 +15,7 @@ import pytest
 
 from etagere.bodies import contents, maps
 from etagere.bodies.collector import Collector
-from etagere.bodies.files import DIRECTORY_NAME
+from etagere.bodies.segment_files import DIRECTORY_NAME
 from etagere.engine.interface import ReadTxn
 from etagere.engine.records import Collection
 from etagere.model.ids import new_id
@@ -155,7 +155,7 @@ async def require_space_is_reclaimed(server: Server) -> None:
             await front.engine.write(delete_object, name)
         for name in await front.engine.read(share_files.names, None):
             await share_files.delete_file(front.engine, name)
-        collector = Collector(server.directory, front.engine, front.store, server.config)
+        collector = Collector(front.engine, front.store, server.config)
         for _ in range(_ROUNDS_MAX):
             await front.store.maintain()
             await collector.collect()

@@ -375,7 +375,7 @@ async def _front_end(directory: Path, number: int, seed: int, lifeline: int) -> 
     choices = random.Random(f"{seed}/{number}/{account.starts}")
     engine = SqliteEngine(directory, CONFIG)
     store = FileBodyStore(directory, engine, CONFIG)
-    collector = Collector(directory, engine, store, CONFIG)
+    collector = Collector(engine, store, CONFIG)
     collecting = asyncio.create_task(Job("collecting", collector.run, COLLECT_SECONDS).run())
     await _create_share(engine)
     view = StoreView(number, engine, store)

@@ -37,12 +37,20 @@ def smb_port(server: Server) -> int:
 class SmbClient:
     """A connection with a session that is connected to a share."""
 
-    def __init__(self, server: Server | int, share: str, dialect: int = Dialects.SMB_3_1_1) -> None:
+    def __init__(
+        self,
+        server: Server | int,
+        share: str,
+        dialect: int = Dialects.SMB_3_1_1,
+        *,
+        account: str = ACCOUNT,
+        key: str = KEY,
+    ) -> None:
         """`server` may be given as its port."""
         port = server if isinstance(server, int) else smb_port(server)
         self.connection = Connection(uuid.uuid4(), "127.0.0.1", port, require_signing=True)
         self.connection.connect(dialect)
-        self.session = Session(self.connection, ACCOUNT, KEY, require_encryption=False)
+        self.session = Session(self.connection, account, key, require_encryption=False)
         self.session.connect()
         self.tree = TreeConnect(self.session, rf"\\127.0.0.1\{share}")
         self.tree.connect()

@@ -17,19 +17,19 @@ def test_lines_that_nobody_reads_are_dropped(
 ) -> None:
     monkeypatch.setattr(logs, "_STUCK_SECONDS", 0.1)
     reading, writing = os.pipe()
-    output, line = LogOutput(writing), b"x" * 999
+    output, line = LogOutput(writing), b"x" * 999 + b"\n"
     began = time.monotonic()
     for _ in range(100):
-        output.write_lines([line, line])
+        output.write(line + line)
     assert time.monotonic() - began < 5.0
     read = os.read(reading, 1 << 20)
-    assert set(read.splitlines()) == {line}
-    output.write_lines([b"last"])
+    assert set(read.splitlines(keepends=True)) == {line}
+    output.write(b"last\n")
     assert os.read(reading, 1 << 20) == b"last\n"
     dropped = 200 - read.count(b"\n")
     assert caplog.messages == [f"{dropped} lines of the log were dropped: nobody read them"]
     os.close(reading)
-    output.write_lines([b"after the end"])  # no error
+    output.write(b"after the end\n")  # no error
     os.close(writing)
 
 
@@ -44,10 +44,27 @@ def test_pieces_consist_of_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "write", write)
     lengths = (100, 4_000, 4_094, 4_095, 1, 4_096, 9_000, 0, 2_000, 2_094, 2_095)
-    lines = [bytes([65 + n]) * length for n, length in enumerate(lengths)]
+    lines = b"".join(bytes([65 + n]) * length + b"\n" for n, length in enumerate(lengths))
     with Path(os.devnull).open("wb") as file:
-        LogOutput(file.fileno()).write_lines(lines)
-    assert b"".join(pieces) == b"".join(line + b"\n" for line in lines)
+        LogOutput(file.fileno()).write(lines)
+    assert b"".join(pieces) == lines
     assert [len(piece) for piece in pieces if not piece.endswith(b"\n")] == [4_096] * 3
     assert all(len(piece) <= 4_096 for piece in pieces)
     assert len(pieces) == 13
+
+
+def test_a_file_takes_many_lines_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    actual = os.write
+
+    def write(descriptor: int, data: bytes) -> int:
+        written.append(actual(descriptor, data[:5_000]))  # the rest of an almost full disk
+        return written[-1]
+
+    monkeypatch.setattr(os, "write", write)
+    lines = b"".join(b"%d\n" % number for number in range(2_000))
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        LogOutput(file.fileno()).write(lines)
+    assert path.read_bytes() == lines
+    assert written == [5_000, len(lines) - 5_000]

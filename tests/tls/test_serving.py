@@ -11,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from azure.storage.blob import BlobServiceClient
 
 from etagere.cli.main import main
 from etagere.tls.development import DevelopmentCertificates
+from tests.admin.client import scrape
 from tests.server import PORTS, ROOT, Server, environment, eventually, served
 
 WORKERS = 2
+DAY_SECONDS = 24 * 3600
 _ASYNCHRONOUS = """\
 import asyncio, sys
 from azure.storage.blob.aio import BlobServiceClient
@@ -171,24 +174,44 @@ def test_reload(configured: tuple[Server, Path]) -> None:
     assert presented(server, context) == {new}
     assert f"{folder / 'server.key'} has no PEM private key" in server.log()
 
+    # Nobody writes to this pipe; the server does not wait for it.
+    (folder / "server.key").unlink()
+    os.mkfifo(folder / "server.key")
+    reload(server, "the old one stays in use", 2)
+    assert f"{folder / 'server.key'} cannot be read: it is not a regular file" in server.log()
+    assert presented(server, context) == {new}
+
 
 def test_an_expired_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The log and `etagere status` tell; nothing else changes."""
+    """The log, `etagere status` and a metric tell; nothing else changes."""
     now = datetime.datetime.now(datetime.UTC)
     certificates = DevelopmentCertificates(tmp_path)
     authority = certificates.create_authority([], now)
     files = certificates.files
     flags = ("--tls-cert", str(files.server), "--tls-key", str(files.server_key))
     certificates.create_server(authority, [], now, days=2)
-    with served(tmp_path / "data", *flags, "--workers", "1") as server:
+    with served(tmp_path / "data", *flags, "--workers", "1", "--admin-port", "0") as server:
         assert "the certificate expires in 2.0 days" in server.log()
+        assert expiry_metrics(server) == {"file-front-end": 2.0, "front-end-1": 2.0}
         assert main(["status", "--data", str(server.directory)]) == 0
         assert "the certificate is valid for another 2.0 d" in capsys.readouterr().out
         certificates.create_server(authority, [], now - datetime.timedelta(days=2), days=1)
         reload(server, "uses the new certificate", 2)
         assert "the certificate has expired" in server.log()
+        expired = {"file-front-end": -1.0, "front-end-1": -1.0}
+        eventually(lambda: expiry_metrics(server) == expired, "metrics of the new certificate")
         assert main(["status", "--data", str(server.directory)]) == 1
         assert "PROBLEM    the certificate has expired" in capsys.readouterr().out
+
+
+def expiry_metrics(server: Server) -> dict[str, float]:
+    """Returns in how many days the certificate of each process expires."""
+    return {
+        sample.labels["process"]: round((sample.value - time.time()) / DAY_SECONDS, 1)
+        for family in scrape(server).families
+        if family.name == "etagere_certificate_expiry_timestamp_seconds"
+        for sample in family.samples
+    }
 
 
 def reload(server: Server, words: str, count: int) -> None:

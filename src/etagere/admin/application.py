@@ -10,7 +10,10 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import Final, Generic, TypeVar
 
+import msgspec
+
 from etagere.admin.child import AdminAccess
+from etagere.admin.cluster import SERVICES
 from etagere.admin.collecting import Health, ServerObserver
 from etagere.admin.rendering import OPENMETRICS, Exposition
 from etagere.protocol.http.messages import Request, Response
@@ -24,6 +27,7 @@ _FRESH_SECONDS: Final = 0.2
 """An answer that is not older is given again, so that frequent requests cost other processes
 little."""
 _BEARER: Final = b"bearer "
+_JSON: Final = b"application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
 _METHODS: Final = ("GET", "HEAD")
 
@@ -33,16 +37,16 @@ class AdminApplication:
 
     def __init__(self, observer: ServerObserver, threads: Executor, access: AdminAccess) -> None:
         self._access = access
-        supervised = RecentResult(observer.is_supervised, threads)
-        health = RecentResult(observer.health, threads)
-        plain = RecentResult(lambda: observer.metrics(False), threads)
-        openmetrics = RecentResult(lambda: observer.metrics(True), threads)
+        supervised = CachedResult(observer.is_supervised, threads)
+        health = CachedResult(observer.health, threads)
+        plain = CachedResult(lambda: observer.metrics(False), threads)
+        openmetrics = CachedResult(lambda: observer.metrics(True), threads)
 
         async def healthz(_request: Request) -> Response:
-            return _liveness(await supervised.get())
+            return _liveness_response(await supervised.get())
 
-        async def readyz(_request: Request) -> Response:
-            return _readiness(await health.get())
+        async def readyz(request: Request) -> Response:
+            return _readiness_response(request, await health.get())
 
         async def metrics(request: Request) -> Response:
             accepted = request.fields.get(b"accept", b"").lower()
@@ -52,6 +56,7 @@ class AdminApplication:
         self._pages: dict[bytes, Callable[[Request], Awaitable[Response]]] = {
             b"/healthz": healthz,
             b"/readyz": readyz,
+            **{f"/readyz/{service}".encode(): readyz for service in SERVICES},
             b"/metrics": metrics,
         }
 
@@ -64,7 +69,7 @@ class AdminApplication:
             return _text(401, "A token is required.", (b"WWW-Authenticate", b"Bearer"))
         page = self._pages.get(request.target.partition(b"?")[0])
         if page is None:
-            return _text(404, "There is /healthz, /readyz and /metrics.")
+            return _text(404, "There is /healthz, /readyz, /readyz/SERVICE and /metrics.")
         if request.method not in _METHODS:
             return _text(405, "Use GET.", (b"Allow", ", ".join(_METHODS).encode()))
         return await page(request)
@@ -86,7 +91,7 @@ class AdminApplication:
         """Records nothing: requests are frequent, and all alike."""
 
 
-class RecentResult(Generic[T]):
+class CachedResult(Generic[T]):
     """The result of a function that runs on a thread. Requests that arrive meanwhile, or shortly
     after, get the same result."""
 
@@ -107,15 +112,40 @@ class RecentResult(Generic[T]):
         return await asyncio.shield(known)
 
 
-def _liveness(is_supervised: bool) -> Response:
+def _liveness_response(is_supervised: bool) -> Response:
     if is_supervised:
         return _text(200, "ok")
     return _text(503, "the supervisor does not respond")
 
 
-def _readiness(health: Health) -> Response:
-    problems = health.problems
-    return _text(503, "\n".join(problems)) if problems else _text(200, "ready")
+def _readiness_response(request: Request, health: Health) -> Response:
+    """Tells whether a load balancer may send requests to the service that the path names, or to all
+    if it names none."""
+    service = _service_of(request)
+    problems = health.problems_of(service)
+    status = 503 if problems else 200
+    if _JSON in request.fields.get(b"accept", b"").lower():
+        return _response(status, _JSON.decode(), _readiness_as_json(service, health, problems))
+    return _text(status, "\n".join(problems) if problems else "ready")
+
+
+def _service_of(request: Request) -> str | None:
+    return request.target.partition(b"?")[0].decode().removeprefix("/readyz")[1:] or None
+
+
+def _readiness_as_json(service: str | None, health: Health, problems: list[str]) -> bytes:
+    document: dict[str, object] = {"ready": not problems, "problems": problems}
+    if service is not None:
+        document["service"] = service
+    if health.node is not None:
+        document["checks"] = {
+            what: health.node.problems.get(what, "ok") for what in ("database", "ledger", "bodies")
+        }
+        if (status := health.node.status) is not None:
+            document["node"] = status.name
+            document["state"] = "draining" if status.is_draining else "serving"
+            document["serves_files"] = status.serves_files
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
 
 
 def _exposition(exposition: Exposition) -> Response:

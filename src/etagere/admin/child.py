@@ -13,6 +13,7 @@ from socket import socket
 from typing import Final
 
 from etagere.config import Config
+from etagere.front.storage import Storage
 from etagere.processes import ChildMain
 from etagere.rules.accounts import is_loopback, is_loopback_host
 from etagere.settings import Settings
@@ -74,6 +75,7 @@ def _read_token(path: Path) -> bytes:
 def admin_main(
     directory: Path,
     config: Config,
+    storage: Storage,
     listening: socket,
     access: AdminAccess,
     others: tuple[str, ...],
@@ -85,6 +87,6 @@ def admin_main(
     def main(lifeline: int) -> None:
         from etagere.admin.process import AdminProcess  # noqa: PLC0415 (see above)
 
-        AdminProcess(directory, config, listening, access, others, tls).run(lifeline)
+        AdminProcess(directory, config, storage, listening, access, others, tls).run(lifeline)
 
     return main

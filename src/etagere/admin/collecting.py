@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import etagere
 from etagere.admin.child import ADMIN_NAME
+from etagere.admin.cluster import NodeCondition, NodeObserver
 from etagere.admin.rendering import Exposition, render
 from etagere.jobs.health import SUPERVISOR_NAME, ChildHealth, ask, ask_metrics
 from etagere.jobs.status import Disk, disk_of, disk_problems, process_problems
@@ -35,27 +36,42 @@ class Health(NamedTuple):
     children: dict[str, ChildHealth | None]
     disk: Disk | None
     """None if the data directory cannot be examined."""
+    node: NodeCondition | None = None
+    """None if the server is not a node of a cluster."""
 
     @property
     def problems(self) -> list[str]:
         """The reasons why the server is not ready. Failing jobs are not among them: requests are
         served nevertheless."""
+        return self.problems_of(None)
+
+    def problems_of(self, service: str | None) -> list[str]:
+        """The reasons why the server is not ready for requests to a service."""
         if self.supervisor is None:
             return [_NO_SUPERVISOR]
         problems = process_problems(self.supervisor, self.children)
         if self.disk is None:
-            return [*problems, "the data directory cannot be examined"]
-        return problems + disk_problems(self.disk)
+            problems.append("the data directory cannot be examined")
+        else:
+            problems += disk_problems(self.disk)
+        return problems if self.node is None else problems + self.node.problems_of(service)
 
 
 class ServerObserver:
     """Asks the processes of the server in a directory."""
 
     def __init__(
-        self, directory: Path, others: tuple[str, ...], *, own: MetricSource, store: MetricSource
+        self,
+        directory: Path,
+        others: tuple[str, ...],
+        *,
+        own: MetricSource,
+        store: MetricSource,
+        node: NodeObserver | None = None,
     ) -> None:
         """`others` are the names of the other children. `own` has the metrics of this process,
-        `store` those of no process."""
+        `store` those of no process. `node` observes what a node of a cluster depends on."""
+        self._node = node
         self._directory = directory
         self._others = others
         self._own = own
@@ -81,7 +97,8 @@ class ServerObserver:
         with contextlib.suppress(OSError):
             disk = disk_of(self._directory)
         known = supervisor if isinstance(supervisor, SupervisorStatus) else None
-        return Health(known, children, disk)
+        node = None if self._node is None else self._node.observe()
+        return Health(known, children, disk, node)
 
     def metrics(self, as_openmetrics: bool) -> Exposition:
         """Returns the metrics of all processes that answer, and of the store."""
@@ -110,6 +127,9 @@ def _add_processes(processes: dict[str, Snapshot], health: Health) -> None:
         if child.pid:
             snapshot.add("process_start_time_seconds", child.started)
             pids[child.name] = child.pid
+        answer = health.children.get(child.name)
+        if answer is not None and answer.certificate_expires is not None:
+            snapshot.add("certificate_expiry_timestamp_seconds", answer.certificate_expires)
     supervisor = processes.setdefault(SUPERVISOR_NAME, Snapshot())
     supervisor.add("process_up", health.supervisor is not None)
     for name, pid in pids.items():

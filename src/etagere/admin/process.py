@@ -10,7 +10,7 @@ import asyncio
 import os
 import socket
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -19,11 +19,15 @@ import uvloop
 
 from etagere.admin.application import AdminApplication
 from etagere.admin.child import ADMIN_NAME, AdminAccess
+from etagere.admin.cluster import NodeObserver
 from etagere.admin.collecting import ServerObserver
 from etagere.admin.counting import COUNT_PAUSE_SECONDS, SEGMENTS_PAUSE_SECONDS, StoreCounter
+from etagere.bodies.contents import COUNTERS
+from etagere.bodies.segments import SEGMENT_NUMBERS
 from etagere.config import MIB, Config
-from etagere.engine.sqlite import SqliteEngine
+from etagere.engine.interface import Engine, ReadTxn
 from etagere.front.process import run_all_steps, stop_signal
+from etagere.front.storage import Storage
 from etagere.gc_tuning import tune_gc
 from etagere.jobs.health import ChildHealth, answering
 from etagere.jobs.supervision import Job, JobSupervisor
@@ -49,6 +53,9 @@ _CONNECTIONS_MAX: Final = 64
 _MEMORY_BYTES: Final = 32 * MIB
 _THREADS: Final = 4
 """One per kind of question: an answer that waits for a stuck process must not delay others."""
+_PROBE_THREADS: Final = 3
+"""One for each thing that a node of a cluster depends on."""
+READ_SECONDS_MAX: Final = 10.0
 _DRAIN_SECONDS: Final = 2.0
 
 
@@ -58,6 +65,7 @@ class AdminProcess:
 
     directory: Path
     config: Config
+    storage: Storage
     listening: socket.socket
     access: AdminAccess
     others: tuple[str, ...]
@@ -73,13 +81,20 @@ class AdminProcess:
         asyncio.get_running_loop().set_exception_handler(handle_loop_error)
         # Pages are read once per count.
         small_cache = replace(self.config, page_cache_bytes=self.config.stepping_cache_bytes)
-        engine = SqliteEngine(self.directory, small_cache)
+        engine = await self.storage.open_engine(small_cache)
         counter = StoreCounter(engine)
         jobs = JobSupervisor()
         jobs.start(Job("counting objects", counter.count_objects, COUNT_PAUSE_SECONDS))
         jobs.start(Job("examining segments", counter.examine_segments, SEGMENTS_PAUSE_SECONDS))
-        observer = ServerObserver(self.directory, self.others, own=jobs, store=counter)
+        probe_threads = ThreadPoolExecutor(_PROBE_THREADS, "probe")
         with ThreadPoolExecutor(_THREADS, "observer") as threads:
+            observer = ServerObserver(
+                self.directory,
+                self.others,
+                own=jobs,
+                store=counter,
+                node=self._node_observer(engine, probe_threads),
+            )
             server = HttpServer(
                 AdminApplication(observer, threads, self.access),
                 self.listening,
@@ -98,6 +113,25 @@ class AdminProcess:
                 ("stop jobs", jobs.stop),
                 ("close the engine", engine.close),
             )
+        # A store that hangs does not delay the end.
+        probe_threads.shutdown(wait=False)
+
+    def _node_observer(self, engine: Engine, threads: Executor) -> NodeObserver | None:
+        probe = self.storage.probe()
+        if probe is None:
+            return None
+        loop = asyncio.get_running_loop()
+
+        def check_ledger() -> None:
+            """Reads through the engine as requests do, so that it fails if they fail."""
+            reading = asyncio.run_coroutine_threadsafe(engine.read(_read_a_record, None), loop)
+            reading.result(READ_SECONDS_MAX)
+
+        return NodeObserver(probe, check_ledger, threads)
+
+
+def _read_a_record(txn: ReadTxn, _: None) -> None:
+    txn.get(COUNTERS, (SEGMENT_NUMBERS,))
 
 
 def _health(jobs: JobSupervisor) -> ChildHealth:

@@ -8,21 +8,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from etagere.auth.permissions import RIGHTS_BY_LETTERS, Permission
+from etagere.auth.permissions import RIGHTS_BY_LETTERS, Permission, on_service_properties
 from etagere.auth.roles import Right
 
+MANAGED_BY_USERS_SINCE: Final = "2024-11-04"
+"""The first version in which users may manage the service and its shares."""
 _SHARE: Final = frozenset({"s"})
 _SHARE_OR_FILE: Final = frozenset({"s", "f"})
 
 
+def on_file_service_properties(letters: str) -> Permission:
+    return on_service_properties(letters)._replace(users_since=MANAGED_BY_USERS_SINCE)
+
+
 def on_shares(letters: str) -> Permission:
     """For the list of shares."""
-    return Permission("s", letters, Right.SHARES)
+    return Permission("s", letters, Right.SHARES, users_since=MANAGED_BY_USERS_SINCE)
 
 
 def on_share(letters: str | None) -> Permission:
     """Service tokens are never enough, nor are roles for the files in it."""
-    return Permission("c", letters, Right.SHARES)
+    return Permission("c", letters, Right.SHARES, users_since=MANAGED_BY_USERS_SINCE)
 
 
 def on_share_permissions(letters: str) -> Permission:

@@ -39,9 +39,10 @@ class KnownTokens:
 
     def find(self, request: RestRequest, keys: tuple[AccountKey, ...]) -> KnownToken | None:
         """Returns the token of a request, or None if these keys have not verified it."""
-        kept = self._kept.get(_account_token_key(request)) or self._kept.get(
-            _container_token_key(request)
-        )
+        # As `_account_token_key`, without the call.
+        kept = self._kept.get((request.service, request.account, request.query))
+        if kept is None:
+            kept = self._kept.get(_container_token_key(request))
         return kept[1] if kept is not None and kept[0] == keys else None
 
     def add(self, request: RestRequest, keys: tuple[AccountKey, ...], token: KnownToken) -> None:

@@ -61,6 +61,9 @@ class Permission(NamedTuple):
     """Whether only users with a bearer token are allowed to, and account keys are not enough."""
     keys_only: bool = False
     """Whether users are refused as if the resource did not exist, whatever their rights are."""
+    users_since: str = ""
+    """The first version in which users are allowed to. In earlier versions of the file service they
+    have to use the resource provider instead."""
 
 
 class Permit(NamedTuple):
@@ -69,6 +72,8 @@ class Permit(NamedTuple):
     only_if_absent: bool = False
     public: Public = Public.NOTHING
 
+
+_PERMITTED: Final = Permit()
 
 RIGHTS_BY_LETTERS: Final[dict[str | None, Right]] = {
     None: Right.ACCESS_POLICIES,
@@ -231,7 +236,7 @@ def authorize(
     letters that the request needs as well, such as `t` to set tags. `version` is x-ms-version.
     """
     if isinstance(principal, KeyOwner):
-        return failed(_USERS_ONLY) if permission.users_only else Permit()
+        return failed(_USERS_ONLY) if permission.users_only else _PERMITTED
     if isinstance(principal, Anonymous):
         if permission.public is Public.NEVER or extra_letters:
             return refuse_anonymous(version)
@@ -239,6 +244,8 @@ def authorize(
         # Data that a deleted account of the same name left behind is not public.
         return Permit(public=permission.public if principal.account_exists else Public.NEVER)
     if isinstance(principal, User):
+        if version < permission.users_since:
+            return Refusal("FileOAuthManagementApiRestrictedToSrp")
         return _by_right(principal, service, permission, extra_letters)
     if principal.kind is TokenKind.ACCOUNT:
         letters = permission.account_letters
@@ -295,7 +302,7 @@ def _by_letters(
         return Refusal("AuthorizationPermissionMismatch")
     if not extra_letters or set(extra_letters) <= set(held):
         if _suffices(held, letters):
-            return Permit()
+            return _PERMITTED
         if letters_if_absent is not None and _suffices(held, letters_if_absent):
             return Permit(only_if_absent=True)
     facts: dict[str, str | int] = {
@@ -314,7 +321,7 @@ def _by_right(
     if permission.keys_only:
         return Refusal("ResourceNotFound")
     right = _required_right(permission, extra_letters)
-    return Permit() if user.may(right, service) else Refusal("AuthorizationPermissionMismatch")
+    return _PERMITTED if user.may(right, service) else Refusal("AuthorizationPermissionMismatch")
 
 
 def _required_right(permission: Permission, extra_letters: str) -> Right:

@@ -1,7 +1,7 @@
 """A request as authentication needs it.
 
-A parser creates a `RestRequest` from the request, unchanged. Decoded parameters and names are
-computed when they are first used, so a request pays only for the scheme it uses.
+A parser creates a `RestRequest` from the request, unchanged. The decoded names of its resource are
+computed when they are first used.
 
 Text represents bytes: `text` decodes them without loss, and `octets` returns the same bytes for the
 signature, whatever encoding the client used.
@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote_to_bytes
+
+import msgspec
 
 SERVICES: Final = ("blob", "queue", "table", "file", "dfs")
 SECONDARY: Final = "-secondary"
@@ -50,7 +52,7 @@ def query_decoded(written: str) -> str:
 # The account
 
 
-class Address(NamedTuple):
+class Address(msgspec.Struct, frozen=True, gc=False):
     """How a request names its account."""
 
     account: str
@@ -83,12 +85,12 @@ class RestRequest:
     """A request in the form in which it was signed."""
 
     __slots__ = (
-        "_parameters",
         "_resource",
         "account",
         "client",
         "fields",
         "method",
+        "parameters",
         "path",
         "path_style",
         "query",
@@ -116,28 +118,23 @@ class RestRequest:
         """
         self.service = service
         self.method = method
-        self.account, self.secondary, self.path_style = address
+        self.account = address.account
+        self.secondary = address.secondary
+        self.path_style = address.path_style
         self.path = path
         self.query = query
         self.fields = fields
         self.scheme = scheme
         self.client = client
-        self._parameters: Mapping[str, str] | None = None
-        self._resource: tuple[str, str] | None = None
-
-    @property
-    def parameters(self) -> Mapping[str, str]:
+        is_short = len(query) <= _REMEMBERED_CHARACTERS_MAX
+        self.parameters: Mapping[str, str] = (_remembered if is_short else _parse)(query)
         """Query parameters, decoded, by lower-cased name.
 
         Several values of one name are sorted and joined by commas. All code reads parameters from
         here: a request with a repeated parameter must not be signed with one value and executed
         with the other.
         """
-        parameters = self._parameters
-        if parameters is None:
-            short = len(self.query) <= _REMEMBERED_CHARACTERS_MAX
-            parameters = self._parameters = (_remembered if short else _parse)(self.query)
-        return parameters
+        self._resource: tuple[str, str] | None = None
 
     @property
     def resource_path(self) -> str:

@@ -33,6 +33,10 @@ class CannotBackUp(Exception):
     """A backup cannot be used; the message says why, in one line."""
 
 
+class NoSpace(CannotBackUp):
+    """There is no room for a new point."""
+
+
 class Repository:
     """An existing backup."""
 
@@ -93,6 +97,28 @@ class Repository:
         # Before the packs: after a crash no point may lack one.
         self.files.sync_directory(self._points)
         self.sweep()
+
+    def superseded(self, kept_count: int) -> list[str]:
+        """Returns the names of the points that are not to be kept besides a new one. The last point
+        that can be restored completely is never among them."""
+        found, damages = self.points()
+        kept = found[-max(kept_count - 1, 1) :]
+        if damages or not any(map(self._is_restorable, reversed(kept))):
+            return []
+        return [point.name for point in found[: -len(kept)]]
+
+    def _is_restorable(self, point: Point) -> bool:
+        """Returns whether a point lacks nothing, as far as the indexes of its packs tell."""
+        try:
+            for use in point.ledger.packs:
+                with self.open_ledger_pack(use):
+                    pass
+            for use in (use for segment in point.segments for use in segment.packs):
+                with self.open_segment_pack(use):
+                    pass
+        except Damaged:
+            return False
+        return not point.lost
 
     def _point_path(self, name: str) -> Path:
         return self._points / f"{name}{_POINT_SUFFIX}"

@@ -1,15 +1,18 @@
 """Restoring a point to a data directory.
 
-A point is restored to a subdirectory, which is not a store. When that is complete and durable, its
-contents are moved to their places. A server does not start where this was interrupted.
+A point is restored to a subdirectory, which is not a store. When that is complete and durable, it
+gets a copy of the manifest, and its contents are moved to their places. A server does not start
+where this was interrupted. If the same point is restored again, a complete copy is used.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from etagere.backup import points
 from etagere.backup.files import Files
 from etagere.backup.ledgers import write_ledger
 from etagere.backup.packs import Damaged, PackReader
@@ -17,7 +20,8 @@ from etagere.backup.points import Point
 from etagere.backup.repository import CannotBackUp, Repository
 from etagere.backup.segments import SegmentExtents, find_extent, read_extents
 from etagere.bodies.contents import COUNTED_DEAD, EXTENTS, SEGMENTS, UNCOUNTED_DEAD
-from etagere.bodies.files import DIRECTORY_NAME, segment_path
+from etagere.bodies.segment_files import DIRECTORY_NAME, segment_path
+from etagere.config import MIB
 from etagere.engine import ledger, reserve
 from etagere.engine.snapshots import LedgerFile, Progress
 from etagere.model.bodies import Extent, SegmentState
@@ -25,7 +29,10 @@ from etagere.model.bodies import Extent, SegmentState
 PARTIAL_NAME = "restore.partial"
 """The subdirectory that a point is restored to,"""
 INSTALLING_NAME = "restore.installing"
-"""and its name while its contents are moved to their places."""
+"""and its name while its contents are moved to their places. It is empty in the end."""
+_MANIFEST_NAME = "point.json"
+"""The manifest in it, added when the rest is complete, and removed when that is installed."""
+_COPY_BYTES = 1 * MIB
 _LEDGER_NAMES = tuple(f"{ledger.DATABASE_NAME}{suffix}" for suffix in ("-shm", "-wal", ""))
 
 
@@ -35,9 +42,14 @@ class NotAStore(CannotBackUp):
 
 def is_interrupted(directory: Path) -> bool:
     """Returns whether a restoration was interrupted so that the directory is not a store."""
-    if (directory / INSTALLING_NAME).exists():
+    if _is_installing(directory):
         return True
     return (directory / PARTIAL_NAME).exists() and not ledger.database_path(directory).exists()
+
+
+def _is_installing(directory: Path) -> bool:
+    installing = directory / INSTALLING_NAME
+    return installing.is_dir() and any(installing.iterdir())
 
 
 def require_store(directory: Path) -> None:
@@ -83,20 +95,37 @@ def restore(
     before."""
     files = files or Files()
     partial, installing = directory / PARTIAL_NAME, directory / INSTALLING_NAME
-    was_interrupted = is_interrupted(directory)
-    _remove(files, partial)
-    if installing.exists():
-        # What is left of the old store must not look like one.
-        _remove_store(files, directory)
-    files.make_directory(partial)
-    _remove(files, installing)
+    if _is_complete(installing, point):
+        _finish(files, directory, installing)
+        return
+    if not _is_complete(partial, point):
+        was_interrupted = is_interrupted(directory)
+        _discard(files, partial)
+        files.make_directory(partial)
+        if _is_installing(directory):
+            _discard_manifest(files, installing)
+            # The rest of the old store must not be taken for a complete store.
+            _remove_store(files, directory)
+            _remove(files, installing)
+            files.sync_directory(directory)
+        try:
+            _write(files, repository, point, partial, progress)
+        except BaseException:
+            if not was_interrupted:
+                _remove(files, partial)
+            raise
+    files.rename(partial, installing)
+    files.sync_directory(directory)
+    _finish(files, directory, installing)
+
+
+def _is_complete(directory: Path, point: Point) -> bool:
+    """Returns whether a subdirectory was a complete copy of a point, of which a part may have been
+    moved to its place."""
     try:
-        _write(files, repository, point, partial, progress)
-    except BaseException:
-        if not was_interrupted:
-            _remove(files, partial)
-        raise
-    _install(files, directory, partial, installing)
+        return (directory / _MANIFEST_NAME).read_bytes() == points.encode(point)
+    except OSError:
+        return False
 
 
 def _write(
@@ -110,6 +139,17 @@ def _write(
         _SegmentWriter(files, repository, point, directory, file).run(progress)
     files.sync_directory(folder)
     files.sync_directory(directory)
+    _write_manifest(files, point, directory / _MANIFEST_NAME)
+    files.sync_directory(directory)
+
+
+def _write_manifest(files: Files, point: Point, path: Path) -> None:
+    descriptor = files.create(path)
+    try:
+        files.write(descriptor, points.encode(point), 0)
+        files.sync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class _SegmentWriter:
@@ -140,6 +180,46 @@ class _SegmentWriter:
         for (number,), record in self._ledger.rows(SEGMENTS):
             if number not in with_extents and record.state is not SegmentState.RETIRED:
                 self._write(SegmentExtents(number, record.owner, []), progress)
+        self._write_origins()
+
+    def _write_origins(self) -> None:
+        """Writes extents that the collector has moved to their former places too, in segments that
+        it had not retired yet: that is where readers look for them."""
+        stays: dict[int, bool] = {}
+        written: set[int] = set()
+        for (number, offset), extent in self._ledger.rows(EXTENTS):
+            if extent.origin is None or (number, offset) in self._lost:
+                continue
+            origin, at = extent.origin
+            if origin not in stays:
+                record = self._ledger.get(SEGMENTS, (origin,))
+                stays[origin] = record is not None and record.state is not SegmentState.RETIRED
+            if stays[origin]:
+                self._copy((number, offset), (origin, at), extent.length)
+                written.add(origin)
+        for origin in written:
+            with self._opened(origin) as descriptor:
+                self._files.sync(descriptor)
+
+    def _copy(self, source: tuple[int, int], target: tuple[int, int], length: int) -> None:
+        """Copies bytes between two segments that are written."""
+        with self._opened(source[0]) as reading, self._opened(target[0]) as writing:
+            done = 0
+            while done < length:
+                data = os.pread(reading, min(_COPY_BYTES, length - done), source[1] + done)
+                if not data:
+                    raise Damaged(f"segment {source[0]} ends at {source[1] + done}")
+                self._files.write(writing, data, target[1] + done)
+                done += len(data)
+
+    @contextmanager
+    def _opened(self, number: int) -> Iterator[int]:
+        path = segment_path(self._directory, number)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def _write(self, segment: SegmentExtents, progress: Progress) -> None:
         """Writes a segment. Its dead space becomes holes."""
@@ -191,16 +271,32 @@ class _SegmentWriter:
         return max(ends)
 
 
-def _install(files: Files, directory: Path, partial: Path, installing: Path) -> None:
-    """Moves a restored store to its place. Until this ends, the directory is not a store."""
-    files.rename(partial, installing)
-    files.sync_directory(directory)
-    _remove_store(files, directory)
+def _finish(files: Files, directory: Path, installing: Path) -> None:
+    """Moves a complete copy, or what is left of it, to its place. Until this ends, the directory is
+    not a store."""
+    if (installing / DIRECTORY_NAME).exists():
+        # Nothing was moved yet.
+        _remove_store(files, directory)
     for name in (DIRECTORY_NAME, ledger.DATABASE_NAME):
-        files.rename(installing / name, directory / name)
-    files.sync_directory(directory)
+        if (installing / name).exists():
+            files.rename(installing / name, directory / name)
+        # The ledger must not be in its place before the segments are.
+        files.sync_directory(directory)
+    _discard_manifest(files, installing)
     files.remove_directory(installing)
     files.sync_directory(directory)
+
+
+def _discard(files: Files, path: Path) -> None:
+    """Removes a subdirectory, whose manifest must not remain without the rest."""
+    _discard_manifest(files, path)
+    _remove(files, path)
+
+
+def _discard_manifest(files: Files, path: Path) -> None:
+    if (path / _MANIFEST_NAME).exists():
+        files.unlink(path / _MANIFEST_NAME)
+        files.sync_directory(path)
 
 
 def _remove_store(files: Files, directory: Path) -> None:

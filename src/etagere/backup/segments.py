@@ -19,7 +19,7 @@ from etagere.backup.packs import Block, Damaged, PackIndex, PackReader, PackUse,
 from etagere.backup.points import LostExtent, SegmentUse
 from etagere.backup.repository import Repository, segment_identity
 from etagere.bodies.contents import EXTENTS, SEGMENTS
-from etagere.bodies.files import segment_path
+from etagere.bodies.segment_files import segment_path
 from etagere.config import MIB
 from etagere.engine.snapshots import LedgerFile
 from etagere.model.bodies import Extent

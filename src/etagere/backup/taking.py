@@ -15,18 +15,19 @@ from etagere.backup import points, restoring
 from etagere.backup.files import Files
 from etagere.backup.ledgers import add_ledger
 from etagere.backup.points import LedgerUse, Point, SegmentUse
-from etagere.backup.repository import CannotBackUp, Repository, locked_for_writing
+from etagere.backup.repository import CannotBackUp, NoSpace, Repository, locked_for_writing
 from etagere.backup.segments import SegmentCopier, compare, read_extents
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.config import MIB, Config
 from etagere.coordination.interface import Pin
 from etagere.coordination.local import LocalCoordinator
 from etagere.engine import ledger
-from etagere.engine.snapshots import LedgerFile, LogTooLong, Progress, copy_ledger
+from etagere.engine.snapshots import LedgerFile, LogTooLong, OutOfSpace, Progress, copy_ledger
 
 FREE_BYTES_MIN = 256 * MIB
 """What a backup leaves free on the disk of the data directory."""
 _NAME_FORMAT = "%Y%m%dT%H%M%SZ"
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 
 
 class _Extents(NamedTuple):
@@ -47,7 +48,8 @@ def take(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Point:
     """Adds a point to the backup in `target`; with `full`, one that uses nothing of earlier points.
-    Raises `CannotBackUp`; then all earlier points are as they were."""
+    Raises `CannotBackUp`, `NoSpace` if the disk is full; then all earlier points are as they
+    were."""
     try:
         require_ledger(directory)
     except CannotCheck as error:
@@ -63,12 +65,15 @@ def take(
             return point
         except (ledger.NotALedger, ledger.SchemaTooNew, LogTooLong) as error:
             raise CannotBackUp(str(error)) from error
+        except OutOfSpace as error:
+            raise NoSpace(f"no backup was taken: {target} has no room for the ledger") from error
         except ledger.DatabaseError as error:
             raise CannotBackUp(f"the ledger in {directory} was not copied: {error}") from error
         except OSError as error:
             # What has no name was being written.
             where = error.filename or target
-            raise CannotBackUp(f"no backup was taken: {where}: {error.strerror}") from error
+            kind = NoSpace if error.errno in _NO_SPACE else CannotBackUp
+            raise kind(f"no backup was taken: {where}: {error.strerror}") from error
         finally:
             # Otherwise the next backup does it.
             with contextlib.suppress(OSError):

@@ -2,26 +2,25 @@
 ones, in bounded steps.
 
 Only one process of a store collects at a time. It never touches open segments of live processes
-(uploads in progress), nor files that a reader may need that pinned them before they were retired.
+(uploads in progress), nor segments that a reader may need that pinned them before they were
+retired.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
+import math
 import time
 from collections import Counter
 from collections.abc import Awaitable
+from contextlib import aclosing
 from operator import add
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from awscrt.checksums import crc64nvme
 
 from etagere.bodies.contents import COUNTERS, DEAD_TOTALS, EXTENTS, SEGMENTS, UNCOUNTED_DEAD
-from etagere.bodies.disk import Disk
-from etagere.bodies.files import FileBodyStore, segment_path
 from etagere.bodies.reaping import Flatten, flatten
 from etagere.bodies.segment_records import read_all
 from etagere.bodies.segments import (
@@ -38,9 +37,10 @@ from etagere.bodies.segments import (
     retire_segment,
     seal,
 )
-from etagere.bodies.store import BodyCorrupt
+from etagere.bodies.storage import SegmentStorage
 from etagere.bodies.writing import Reservations
 from etagere.config import Config
+from etagere.coordination.interface import Coordinator
 from etagere.engine.interface import Engine, Fault, FaultReason, ReadTxn, T
 from etagere.metrics.snapshots import Snapshot
 from etagere.model.bodies import Extent, Segment, SegmentState
@@ -48,10 +48,8 @@ from etagere.model.bodies import Extent, Segment, SegmentState
 logger = logging.getLogger(__name__)
 
 TASK = "collector"
-_SEGMENT_NAME = re.compile(r"[0-9a-f]{8,}\.seg")
 _SEGMENTS_BATCH = 32
 _MOVE_EXTENTS_MAX = 256
-_MOVE_BYTES_MAX = 64 << 20
 _DAMAGED_SECONDS = 600.0
 _SHORT_SEGMENTS_MAX = 16
 """More segments than this that are shorter than this fraction of the usual length are merged."""
@@ -66,30 +64,41 @@ class Collected(NamedTuple):
     bytes_removed: int = 0
 
 
+class CollectedStore(Protocol):
+    """A body store, as its collector sees it."""
+
+    @property
+    def coordinator(self) -> Coordinator: ...
+
+    @property
+    def storage(self) -> SegmentStorage: ...
+
+    async def maintain(self) -> None:
+        """Maintains the segments of this process."""
+        ...
+
+    def reservations(self) -> Reservations[Any]:
+        """Returns reservations for the copies of extents. They may use space that uploads must
+        leave free, since moving extents frees more space than it takes."""
+        ...
+
+
 class Collector:
     """The collector of one store, in the process whose store it is given."""
 
-    def __init__(
-        self,
-        directory: Path,
-        engine: Engine,
-        store: FileBodyStore,
-        config: Config | None = None,
-        disk: Disk | None = None,
-    ) -> None:
-        self._directory = directory
+    def __init__(self, engine: Engine, store: CollectedStore, config: Config | None = None) -> None:
         self._engine = engine
         self._store = store
+        self._storage = store.storage
         self._coordinator = store.coordinator
         self._config = config or Config()
-        self._disk = disk or Disk()
         self._retired_at: dict[int, int] = {}
         self._damaged: dict[int, float] = {}
         """Damaged segments, and the time until which they are not compacted."""
         self._total = Collected()
         """What all rounds have done."""
-        self._searched = False
-        """Whether files of forgotten segments were looked for, once per process."""
+        self._next_search = -math.inf
+        """When to look for the remains of forgotten segments."""
 
     async def run(self) -> None:
         """Maintains the segments of this process, and collects the store if no other process
@@ -102,12 +111,12 @@ class Collector:
 
     async def collect(self) -> Collected:
         """Collects once. Does nothing if another process is collecting."""
-        async with self._coordinator.sole_worker(TASK) as is_sole:
-            if not is_sole:
+        async with self._coordinator.sole_worker(TASK) as lock:
+            if lock is None:
                 return Collected()
-            if not self._searched:
-                await self._remove_stray_files()
-                self._searched = True
+            if self._next_search <= time.monotonic():
+                await self._remove_strays()
+                self._next_search = time.monotonic() + self._storage.search_seconds
             await self._seal_orphans()
             reaped = await self._reap()
             if await self._flatten():
@@ -136,8 +145,7 @@ class Collector:
                 continue
             if await self._coordinator.is_alive(segment.owner):
                 continue
-            length = _file_bytes(segment_path(self._directory, number))
-            await seal(self._engine, number, length)
+            await seal(self._engine, number, await self._storage.size(number))
 
     async def _reap(self) -> int:
         total = 0
@@ -234,101 +242,74 @@ class Collector:
             live = await self._engine.read(_live_extents, (number, after))
             if not live:
                 return moved
-            batch, after = _batch(live)
+            batch, after = _batch(live, self._storage.move_bytes_max)
             reservations = self._store.reservations()
             try:
-                copies = [await self._copy(reservations, number, *row) for row in batch]
-                relocations = [copy for copy in copies if copy is not None]
+                relocations = await self._copy(reservations, number, batch)
                 await reservations.sync()
-                moved += await self._engine.write(move_extents, MoveExtents(tuple(relocations)))
+                moved += await self._engine.write(move_extents, MoveExtents(relocations))
             except BaseException:
                 reservations.release(abandoned=True)
                 raise
             reservations.release()
 
     async def _copy(
-        self, reservations: Reservations, number: int, offset: int, extent: Extent
-    ) -> Relocation | None:
-        data = await self._read(number, offset, extent.length)
-        intact = extent.crc is None or crc64nvme(data) == extent.crc
-        if len(data) != extent.length or not intact:
-            # Damaged bytes are kept for inspection.
-            logger.error("segment %d is damaged at offset %d; run `etagere check`", number, offset)
-            self._damaged[number] = time.monotonic() + _DAMAGED_SECONDS
-            return None
-        segment, new_offset = await reservations.reserve(extent.length)
-        await self._store.write(segment, new_offset, [memoryview(data)])
-        return Relocation(number, offset, segment.number, new_offset)
-
-    async def _read(self, number: int, offset: int, length: int) -> bytes:
-        """Reads an extent, as far as that is possible."""
-        try:
-            file = self._store.segment_file(number)
-            return await self._store.in_thread(self._disk.read, file.descriptor, length, offset)
-        except (BodyCorrupt, OSError) as error:
-            logger.error("cannot read segment %d: %s", number, error)
-            return b""
+        self, reservations: Reservations[Any], number: int, batch: list[tuple[int, Extent]]
+    ) -> tuple[Relocation, ...]:
+        relocations: list[Relocation] = []
+        rows = iter(batch)
+        places = [(offset, extent.length) for offset, extent in batch]
+        async with aclosing(self._storage.read(number, places)) as found:
+            async for data in found:
+                offset, extent = next(rows)
+                intact = extent.crc is None or crc64nvme(data) == extent.crc
+                if len(data) == extent.length and intact:
+                    relocations.append(await _store_copy(reservations, number, offset, data))
+                    continue
+                # Damaged bytes are kept for inspection.
+                logger.error(
+                    "segment %d is damaged at offset %d; run `etagere check`", number, offset
+                )
+                self._damaged[number] = time.monotonic() + _DAMAGED_SECONDS
+        return tuple(relocations)
 
     async def _remove_retired(self) -> tuple[int, int]:
-        """Removes the files of retired segments that no reader can need, then their records. The
-        directory is synced in between: otherwise a crash could restore a file that has no record,
-        and nothing would ever remove it."""
+        """Removes retired segments that no reader can need, then their records."""
         retired = [
             number
             for number, segment in await self._segments()
             if segment.state is SegmentState.RETIRED
         ]
+        if not retired:
+            return 0, 0  # asking for pins may take seconds
         for number in retired:
             self._retired_at.setdefault(number, self._coordinator.timestamp())
         pinned = await self._coordinator.pinned()
-        gone: list[int] = []
-        freed = 0
-        for number in retired:
-            if pinned.keeps(number, self._retired_at[number]):
-                continue
-            path = segment_path(self._directory, number)
-            try:
-                size = _file_bytes(path)
-                await self._store.in_thread(self._disk.unlink, path)
-            except OSError as error:
-                # The other files are removed all the same.
-                logger.error("cannot remove %s, will retry: %s", path, error)
-                continue
-            gone.append(number)
-            freed += size
-        if gone:
-            folder = segment_path(self._directory, 0).parent
-            await self._store.in_thread(self._disk.sync_directory, folder)
+        removable = [
+            number for number in retired if not pinned.keeps(number, self._retired_at[number])
+        ]
+        gone = await self._storage.remove(removable)
         for number in gone:
             while not await self._engine.write(forget_segment, SegmentNumber(number)):
                 pass
             self._retired_at.pop(number, None)
-        return len(gone), freed
+        return len(gone), sum(gone.values())
 
-    async def _remove_stray_files(self) -> None:
-        """Removes files of forgotten segments, which a crash may have restored before the directory
-        was synced. Files with numbers that were never used are left alone: they may belong to a
-        newer ledger, of which this one is a backup."""
-        # The files are listed before the ledger is read: a segment is in the ledger before it has a
-        # file.
-        files = await self._store.in_thread(self._segment_files)
+    async def _remove_strays(self) -> None:
+        """Removes what is left of forgotten segments: files that a crash has restored, or objects
+        that a process has put which was thought to be dead. Segments with numbers that were never
+        used are left alone: they may belong to a newer ledger, of which this one is a backup."""
+        # The storage is listed before the ledger is read: a segment is in the ledger before
+        # anything is stored in it.
+        found = await self._storage.numbers()
         known = {number for number, _ in await self._segments()}
         last = await self._engine.read(_last_number, None)
-        for number, path in files.items():
-            if number not in known and number <= last:
-                logger.warning("removing %s, which belongs to no segment", path)
-                try:
-                    await self._store.in_thread(self._disk.unlink, path)
-                except OSError as error:
-                    # It uses space, but does not block anything else.
-                    logger.error("cannot remove %s: %s", path, error)
-
-    def _segment_files(self) -> dict[int, Path]:
-        return {
-            int(path.stem, 16): path
-            for path in segment_path(self._directory, 0).parent.iterdir()
-            if _SEGMENT_NAME.fullmatch(path.name)
-        }
+        strays = sorted(number for number in found - known if number <= last)
+        for number in strays:
+            logger.warning(
+                "removing %s, which belongs to no segment", self._storage.describe(number)
+            )
+        await self._storage.remove(strays)
 
     async def _segments(self) -> list[tuple[int, Segment]]:
         return await read_all(self._engine, SEGMENTS)
@@ -339,12 +320,19 @@ class Collector:
         )
 
 
-def _batch(live: list[tuple[int, Extent]]) -> tuple[list[tuple[int, Extent]], int]:
+async def _store_copy(
+    reservations: Reservations[Any], number: int, offset: int, data: bytes
+) -> Relocation:
+    segment, new_offset, _ = await reservations.write(data)
+    return Relocation(number, offset, segment.number, new_offset)
+
+
+def _batch(live: list[tuple[int, Extent]], bytes_max: int) -> tuple[list[tuple[int, Extent]], int]:
     """Returns as many extents as one step moves, and the offset of the last of them."""
     batch: list[tuple[int, Extent]] = []
     size = 0
     for offset, extent in live:
-        if batch and size + extent.length > _MOVE_BYTES_MAX:
+        if batch and size + extent.length > bytes_max:
             break
         batch.append((offset, extent))
         size += extent.length
@@ -376,10 +364,3 @@ def _segments_to_count(txn: ReadTxn, after: int) -> list[int]:
 def _last_number(txn: ReadTxn, _: None) -> int:
     counter = txn.get(COUNTERS, (SEGMENT_NUMBERS,))
     return counter.last if counter is not None else 0
-
-
-def _file_bytes(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

@@ -23,16 +23,16 @@ from etagere.model.base import Part
 from etagere.model.bodies import Body, Mapped, Piece
 
 BYTES_DUE = 256 * KIB
-"""Inline intervals are folded when they have this many bytes in total,"""
+"""Inline intervals are folded when they have this many bytes in total."""
 INTERVALS_DUE = 256
-"""or when there are this many of them."""
+"""Inline intervals are folded when there are this many of them."""
 BYTES_MAX = 1024 * KIB
 """The most inline bytes of one content. Readers keep them in memory."""
 INTERVALS_MAX = 1024
 _FOLDED_BYTES_MAX = 512 * KIB
-"""The most that one step folds, so that the writer is soon free again,"""
+"""The most that one step folds, so that the writer is soon free again."""
 _FOLDED_INTERVALS_MAX = 400
-"""and no child map has to be created."""
+"""The most intervals that one step folds, so that no child map has to be created."""
 _SEARCHED_MAX = 2_000
 
 

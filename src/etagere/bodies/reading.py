@@ -7,21 +7,15 @@ once, each segment may be removed as soon as its last byte was read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from awscrt.checksums import crc64nvme
 
-from etagere.bodies.contents import (
-    DamagedRange,
-    Hole,
-    Plan,
-    SegmentRange,
-    require_intact,
-    segments_of,
-)
 from etagere.bodies.disk import fault_of
+from etagere.bodies.plans import Hole, Plan, PlanPart, SegmentRange, require_intact, segments_of
 from etagere.bodies.store import BodyCorrupt
 from etagere.coordination.interface import Pin
 from etagere.descriptors import FilePart, OpenFile
@@ -34,17 +28,16 @@ _READ_BYTES = 256 * 1024
 _ZEROS = bytes(_READ_BYTES)
 
 
-class FileBodyReader:
-    """Reads plans from the segments of a store, which a pin keeps."""
+class PinnedReader(ABC):
+    """Reads plans from segments that a pin keeps, wherever they are stored."""
 
-    __slots__ = ("_pin", "_store", "close")
+    __slots__ = ("_pin", "close")
 
-    def __init__(self, store: FileBodyStore, pin: Pin) -> None:
-        self._store = store
+    def __init__(self, pin: Pin) -> None:
         self._pin = pin
         self.close = pin.close
 
-    def __enter__(self) -> FileBodyReader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -52,6 +45,33 @@ class FileBodyReader:
 
     def limit_to(self, plan: Plan) -> None:
         self._pin.narrow(segments_of(plan))
+
+    def chunks(self, plan: Plan, *, final: bool = False) -> AsyncIterator[bytes]:
+        require_intact(plan)
+        return self._chunks((plan,) if isinstance(plan, bytes) else plan, final)
+
+    @abstractmethod
+    def _chunks(self, parts: tuple[PlanPart, ...], final: bool) -> AsyncIterator[bytes]:
+        """Returns the bytes of intact parts; as `chunks`."""
+
+
+def last_uses(parts: Sequence[PlanPart]) -> dict[int, int]:
+    """Returns the number of the last part in each segment of a plan."""
+    return {
+        part.segment: number for number, part in enumerate(parts) if isinstance(part, SegmentRange)
+    }
+
+
+class FileBodyReader(PinnedReader):
+    """Reads plans from the segment files of a store."""
+
+    __slots__ = ("_store",)
+    buffer_bytes = 0
+    """Less than the buffers of a connection, which are not counted either."""
+
+    def __init__(self, store: FileBodyStore, pin: Pin) -> None:
+        super().__init__(pin)
+        self._store = store
 
     async def read(self, plan: Plan) -> bytes:
         if isinstance(plan, bytes):
@@ -101,24 +121,14 @@ class FileBodyReader:
             if crc is not None and crc64nvme(view) != crc:
                 raise BodyCorrupt(f"segment {segment} at {offset}: checksum")
 
-    def chunks(self, plan: Plan, *, final: bool = False) -> AsyncIterator[bytes]:
-        require_intact(plan)
-        return self._chunks((plan,) if isinstance(plan, bytes) else plan, final)
-
-    async def _chunks(
-        self, parts: tuple[SegmentRange | Hole | bytes | DamagedRange, ...], final: bool
-    ) -> AsyncIterator[bytes]:
-        last_use = {
-            part.segment: number
-            for number, part in enumerate(parts)
-            if isinstance(part, SegmentRange)
-        }
+    async def _chunks(self, parts: tuple[PlanPart, ...], final: bool) -> AsyncIterator[bytes]:
+        last_use = last_uses(parts)
         for number, part in enumerate(parts):
             if isinstance(part, bytes):
                 if part:
                     yield part
             elif isinstance(part, Hole):
-                for chunk in _zeros(part.length):
+                for chunk in zeros(part.length):
                     yield chunk
                     await asyncio.sleep(0)  # a hole may be long, and nothing else waits in it
             elif isinstance(part, SegmentRange):
@@ -165,7 +175,8 @@ def _unreadable(segment: int, offset: int, error: OSError) -> Fault:
     return Fault(fault.reason, f"segment {segment} at {offset}: {fault.detail}")
 
 
-def _zeros(length: int) -> Iterator[bytes]:
+def zeros(length: int) -> Iterator[bytes]:
+    """Yields the bytes of a hole."""
     for _ in range(length // _READ_BYTES):
         yield _ZEROS
     if length % _READ_BYTES:

@@ -1,4 +1,4 @@
-"""Receiving bytes from a socket into a file.
+"""Receiving bytes from a socket into a file or into memory.
 
 One thread reads the bytes, computes their checksums and writes them, while they are still in the
 caches of its core.
@@ -70,6 +70,23 @@ def receive_to_file(
                 break
     except OSError as error:
         return Received(total, crc, error)
+    return Received(total, crc)
+
+
+def receive_to_memory(source: OpenFile, target: memoryview, md5: hashlib._Hash | None) -> Received:
+    """Reads the bytes that are available in a socket, as many as the target takes, without waiting
+    for more."""
+    total = crc = 0
+    while total < len(target):
+        wanted = min(_BUFFER_BYTES, len(target) - total)
+        data = _read(source.descriptor, target[total : total + wanted])
+        total += len(data)
+        if data:
+            crc = crc64nvme(data, crc)
+            if md5 is not None:
+                md5.update(data)
+        if len(data) < wanted:
+            break
     return Received(total, crc)
 
 

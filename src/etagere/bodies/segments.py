@@ -49,6 +49,7 @@ def open_segment(txn: WriteTxn, command: OpenSegment) -> int:
 class SealSegment(Command, frozen=True):
     number: int
     length: int
+    """The number of bytes that are stored in the segment."""
     rows_max: int = _ROWS_PER_STEP
 
 
@@ -56,28 +57,27 @@ class SealSegment(Command, frozen=True):
 def seal_segment(txn: WriteTxn, command: SealSegment) -> bool:
     """Counts the dead bytes of a segment that nothing more is written to, in bounded steps. Bytes
     that no extent covers are dead: uploads that were refused, abandoned, or interrupted by a crash.
-    Returns whether the segment is sealed."""
+    They are what is left of the stored bytes, since offsets need not be contiguous. Returns whether
+    the segment is sealed."""
     segment = txn.get(SEGMENTS, (command.number,), EXCLUSIVE)
     if segment is None or segment.state is not SegmentState.OPEN:
         return True
     at = segment.counted_to
+    covered = segment.covered_bytes or at  # earlier versions counted the bytes between extents too
     found = _next_extents(txn, command, at)
-    dead = 0
     for offset, length in found.covered:
-        dead += max(offset - at, 0)
+        covered += max(offset + length - max(offset, at), 0)
         at = max(at, offset + length)
-    if found.is_rest:
-        dead += max(command.length - at, 0)
-        at = max(at, command.length)
-    for offset, length in found.uncounted:
+    dead = sum(length for _, length in found.uncounted)
+    for offset, _ in found.uncounted:
         txn.delete(UNCOUNTED_DEAD, (command.number, offset))
-        dead += length
-    add_to_dead_total(txn, command.number, dead)
     # A closed segment gets no new extents, so bytes that one step counts as dead stay dead.
+    sealed = replace(segment, closed=True, counted_to=at, covered_bytes=covered)
     if found.is_rest:
-        sealed = replace(segment, closed=True, state=SegmentState.SEALED, length=at, counted_to=at)
-    else:
-        sealed = replace(segment, closed=True, counted_to=at)
+        length = max(command.length, covered)
+        dead += length - covered
+        sealed = replace(sealed, state=SegmentState.SEALED, length=length)
+    add_to_dead_total(txn, command.number, dead)
     txn.put(SEGMENTS, (command.number,), sealed)
     return found.is_rest
 

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import Protocol, Self
 
-from etagere.bodies.contents import Plan
 from etagere.bodies.maps import BodyCorrupt
+from etagere.bodies.plans import Plan
 from etagere.descriptors import FilePart, OpenFile
 from etagere.model.bodies import Body
 
@@ -101,6 +101,12 @@ class BodyReader(Protocol):
     Open it before the transaction that makes the plan begins. What the plan refers to stays
     readable until the reader is closed.
     """
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The memory that `chunks` always uses, for the caller to count. What it uses in addition
+        is counted by the store."""
+        ...
 
     def __enter__(self) -> Self: ...
 

@@ -1,4 +1,4 @@
-"""Segments that are being appended to."""
+"""Segments that are files, while they are being appended to."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 
 from etagere.bodies.disk import fault_of
+from etagere.bodies.own_segments import WritableSegment
 from etagere.descriptors import OpenFile
 from etagere.engine.interface import Fault
 
@@ -25,18 +26,12 @@ class NotWritten(Exception):
         self.error = error
 
 
-class WritableSegment:
-    """A segment that this process appends to."""
+class FileSegment(WritableSegment):
+    """A file that this process appends to."""
 
     def __init__(self, number: int, file: OpenFile) -> None:
-        self.number = number
+        super().__init__(number)
         self.file = file
-        self.end = 0
-        self.uploads = 0
-        self.abandoned = 0
-        """Bytes of abandoned uploads, which the ledger does not know of until the segment is
-        sealed."""
-        self.rolled = False
         self._failed: Fault | None = None
         self._next_sync: asyncio.Task[None] | None = None
         self._this_sync: asyncio.Task[None] | None = None
@@ -44,7 +39,13 @@ class WritableSegment:
 
     def place(self, length: int) -> int:
         """Returns the offset for a write of this length."""
-        return self.end + (-self.end % mmap.PAGESIZE if length >= _ALIGNED_BYTES_MIN else 0)
+        end = self.length
+        return end + (-end % mmap.PAGESIZE if length >= _ALIGNED_BYTES_MIN else 0)
+
+    def trim(self, offset: int, length: int) -> None:
+        # Something may have been reserved behind it.
+        if self.length == offset + length:
+            self.length = offset
 
     def require_usable(self) -> None:
         """Raises `Fault` after a failed sync, since the contents of the disk are then unknown."""

@@ -6,50 +6,117 @@ import asyncio
 import contextlib
 import hashlib
 from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from awscrt.checksums import combine_crc64nvme, crc64nvme
 
 from etagere.bodies import receiving
+from etagere.bodies.own_segments import S
 from etagere.bodies.store import IncomingBody, LentSocket
-from etagere.bodies.writable import WritableSegment
-from etagere.config import MIB
+from etagere.config import KIB, MIB
 from etagere.engine.interface import Fault
 from etagere.model.bodies import Body, Piece
 from etagere.model.ids import new_id
 
-if TYPE_CHECKING:
-    from etagere.bodies.files import FileBodyStore
-
 _FLUSH_BYTES = 1 * MIB
-_SMALL_BYTES = 64 * 1024
-"""Bodies up to this length are written together at the next sync, which saves a system call."""
+_QUICK_BYTES = 64 * KIB
+"""The checksums of fewer bytes take less time than a thread to compute them."""
+
+T = TypeVar("T")
 
 
-class Reservations:
+class Reserved(NamedTuple, Generic[S]):
+    """Space in a segment that an upload may write to."""
+
+    segment: S
+    offset: int
+    length: int
+
+
+class SegmentStore(Protocol[S]):
+    """The part of a body store that uploads and the collector write to."""
+
+    small_bytes_max: int
+    """Bodies up to this length are written together with others."""
+
+    async def reserve(
+        self, length: int, earlier: Sequence[Reserved[S]] = (), *, reclaims: bool = False
+    ) -> Reserved[S]:
+        """Reserves space for this many bytes or, unless `reclaims`, for fewer. `earlier` is what
+        the same upload has reserved before; the call may wait until some of it is durable."""
+        ...
+
+    async def add(self, data: bytes, *, reclaims: bool = False) -> Reserved[S]:
+        """Reserves space for a small body and adds its bytes, which are written together with
+        others when somebody waits for them to be durable."""
+        ...
+
+    async def write(
+        self,
+        segment: S,
+        offset: int,
+        buffers: list[memoryview],
+        md5: hashlib._Hash | None = None,
+    ) -> int:
+        """Writes buffers to reserved space; returns their CRC64, and adds them to `md5`."""
+        ...
+
+    async def receive(
+        self,
+        lent: LentSocket,
+        segment: S,
+        offset: int,
+        length: int,
+        md5: hashlib._Hash | None,
+    ) -> tuple[int, int]:
+        """Writes the bytes that are available in a lent socket. Returns their number and their
+        CRC64."""
+        ...
+
+    async def make_durable(self, reserved: Sequence[Reserved[S]]) -> None:
+        """Makes everything durable that was written to reserved space; raises `Fault` if that
+        fails."""
+        ...
+
+    def in_thread(self, call: Callable[..., T], *arguments: object) -> asyncio.Future[T]: ...
+
+
+class Reservations(Generic[S]):
     """Space in segments that an upload has reserved. It is not collected until it is released."""
 
-    def __init__(self, store: FileBodyStore, *, reclaims: bool = False) -> None:
+    def __init__(self, store: SegmentStore[S], *, reclaims: bool = False) -> None:
         self.store = store
         self._reclaims = reclaims
-        self._reserved: list[tuple[WritableSegment, int]] = []
+        self._reserved: list[Reserved[S]] = []
 
-    async def reserve(self, length: int) -> tuple[WritableSegment, int]:
-        segment, offset = await self.store.reserve(length, reclaims=self._reclaims)
-        self._reserved.append((segment, length))
-        return segment, offset
+    async def reserve(self, length: int) -> Reserved[S]:
+        reserved = await self.store.reserve(length, self._reserved, reclaims=self._reclaims)
+        self._reserved.append(reserved)
+        return reserved
+
+    async def add(self, data: bytes) -> Reserved[S]:
+        """Adds the bytes of a small body, which are written at the next `sync`."""
+        reserved = await self.store.add(data, reclaims=self._reclaims)
+        self._reserved.append(reserved)
+        return reserved
+
+    async def write(self, data: bytes) -> Reserved[S]:
+        """Writes bytes of any length as a whole."""
+        if len(data) <= self.store.small_bytes_max:
+            return await self.add(data)
+        reserved = await self.reserve(len(data))
+        await self.store.write(reserved.segment, reserved.offset, [memoryview(data)])
+        return reserved
 
     async def sync(self) -> None:
-        for segment in dict.fromkeys(segment for segment, _ in self._reserved):
-            await self.store.sync(segment)
+        await self.store.make_durable(self._reserved)
 
     def release(self, *, abandoned: bool = False) -> None:
         """Ends the reservations. Space that is abandoned is dead."""
-        for segment, length in self._reserved:
-            segment.uploads -= 1
-            if abandoned:
-                segment.abandoned += length
+        for segment, offset, length in self._reserved:
+            segment.release(offset, length, abandoned=abandoned)
         self._reserved.clear()
 
 
@@ -63,12 +130,12 @@ class _Write(NamedTuple):
     length: int
 
 
-class FileBodyWriter:
+class SegmentBodyWriter(Generic[S]):
     """An upload to segments, or to memory if it is small."""
 
     def __init__(
         self,
-        reservations: Reservations,
+        reservations: Reservations[S],
         length: int | None,
         inline_bytes_max: int,
         piece_bytes_max: int,
@@ -83,7 +150,7 @@ class FileBodyWriter:
         self._buffers: deque[bytes | bytearray | memoryview] = deque()
         self._buffered = 0
         self._written = 0
-        self._segment: WritableSegment | None = None
+        self._segment: S | None = None
         self._offset = 0
         self._room = 0
         self._pieces: list[Piece] = []
@@ -96,7 +163,7 @@ class FileBodyWriter:
             raise ValueError("this writer was not asked for it")
         return self._md5.digest()
 
-    async def __aenter__(self) -> FileBodyWriter:
+    async def __aenter__(self) -> SegmentBodyWriter[S]:
         return self
 
     async def __aexit__(
@@ -158,7 +225,8 @@ class FileBodyWriter:
             if self._md5 is not None:
                 self._md5.update(data)
             return Body(body_id, total, crc64nvme(data), data=data)
-        if not self._written and total <= min(_SMALL_BYTES, self._piece_bytes_max):
+        small_bytes_max = self._reservations.store.small_bytes_max
+        if not self._written and total <= min(small_bytes_max, self._piece_bytes_max):
             return await self._seal_small(body_id, b"".join(self._buffers))
         await self._flush()
         await self._finish_write()
@@ -170,11 +238,12 @@ class FileBodyWriter:
         return Body(body_id, total, crc, pieces=tuple(self._pieces))
 
     async def _seal_small(self, body_id: bytes, data: bytes) -> Body:
-        length, crc = len(data), crc64nvme(data)
-        if self._md5 is not None:
-            self._md5.update(data)
-        segment, offset = await self._reservations.reserve(length)
-        segment.add(offset, data)
+        length = len(data)
+        if length <= _QUICK_BYTES:
+            crc = checksum([data], self._md5)
+        else:
+            crc = await self._reservations.store.in_thread(checksum, [data], self._md5)
+        segment, offset, _ = await self._reservations.add(data)
         await self._reservations.sync()
         return Body(body_id, length, crc, pieces=(Piece(segment.number, offset, length, crc),))
 
@@ -214,8 +283,8 @@ class FileBodyWriter:
             need = max(need, self._expected - self._written)
         else:
             need = max(need, self._written)
-        self._room = min(need, self._piece_bytes_max)
-        self._segment, self._offset = await self._reservations.reserve(self._room)
+        reserved = await self._reservations.reserve(min(need, self._piece_bytes_max))
+        self._segment, self._offset, self._room = reserved
 
     def _take(self, length: int) -> list[memoryview]:
         """Removes and returns the first bytes of the buffers, without copying them."""
@@ -243,7 +312,16 @@ class FileBodyWriter:
         self._pieces.append(piece)
 
     def _release_unused(self) -> None:
-        """Returns unused space to the segment, if nothing was reserved behind it."""
-        if self._segment is not None and self._segment.end == self._offset + self._room:
-            self._segment.end = self._offset
+        if self._segment is not None and self._room:
+            self._segment.trim(self._offset, self._room)
         self._room = 0
+
+
+def checksum(buffers: Iterable[bytes | memoryview], md5: hashlib._Hash | None) -> int:
+    """Returns the CRC64 of buffers, and adds them to `md5`."""
+    crc = 0
+    for buffer in buffers:
+        crc = crc64nvme(buffer, crc)
+        if md5 is not None:
+            md5.update(buffer)
+    return crc

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 
 from etagere.settings import Settings
 from etagere.settings.loading import BadSetting, load, unknown_variables
@@ -30,3 +31,12 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         return load(vars(arguments), os.environ)
     except BadSetting as error:
         raise CommandError(str(error)) from None
+
+
+def directory_of(arguments: argparse.Namespace, instead: str) -> Path:
+    """Returns the data directory, for commands that clusters do not have; `instead` says what these
+    have in place of it."""
+    settings = settings_of(arguments)
+    if settings.engine is not None:
+        raise CommandError(f"this command is not for clusters: {instead}")
+    return settings.data

@@ -1,40 +1,17 @@
-"""`etagere account`: manages the accounts in a data directory, with or without a running server."""
+"""`etagere account`: manages the accounts in a ledger, with or without a running server."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import base64
-import os
 import textwrap
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from etagere import data_directory
-from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
-from etagere.cli import CLEAN, CommandError, settings_of
-from etagere.clock import SystemClock
-from etagere.config import Config
-from etagere.engine import ledger, reserve, wire
-from etagere.engine.groups import Answer, Writer
-from etagere.engine.interface import (
-    C,
-    Conflict,
-    Fault,
-    Operation,
-    ReadTxn,
-    Refused,
-    T,
-    Unknown,
-    WriteTxn,
-    registered,
-)
-from etagere.engine.records import ENCODE
-from etagere.engine.sqlite import SqliteEngine
-from etagere.engine.writer import is_served
+from etagere.cli import CLEAN, CommandError, account_move, settings_of
+from etagere.cli.stores import Store, open_store
+from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.accounts import (
     BUILT_IN,
@@ -50,27 +27,39 @@ from etagere.operations.accounts import add_account, list_accounts, remove_accou
 from etagere.operations.delegation import revoke_delegation_keys
 from etagere.rules.accounts import KEY_NUMBERS, check_account_name
 from etagere.rules.dates import format_instant
+from etagere.settings import Settings
 from etagere.settings.loading import add_arguments as add_settings
 from etagere.settings.values import ACCOUNT_NAME_LENGTH_MAX, ACCOUNT_NAME_LENGTH_MIN, decode_key
 
+if TYPE_CHECKING:
+    from etagere.cli.cells import CommandMap
+    from etagere.model.cells import AccountMove
+
 NAME = "account"
-SUMMARY = "add, list and remove accounts, rotate their keys, and revoke user delegation keys"
+SUMMARY = "add, list, move and remove accounts, and manage their keys"
 DESCRIPTION = """\
-Manages the accounts in a data directory. If a server is running, it makes the change,
-which applies to every later request.
+Manages the accounts in a data directory or, with --engine, of a cluster. If a server is
+running, it makes the change. A change applies to every later request, on all nodes.
 
 Each account has two keys. To replace both without downtime, let the clients use one key,
 rotate the other, let the clients use the new key, and rotate the first. Keys are random
 unless you specify them. Only `etagere account list --show-keys` and
 `etagere connection-string` show keys.
 
-The development account, devstoreaccount1, is built in. It is listed, but not stored."""
+With --account-map and --cell, the account is in one cell of several, and the command must
+have the settings of that cell. An account name is unique among all cells. If `add`,
+`remove` or `move` is interrupted, run it again.
+
+The development account, devstoreaccount1, is built in. It is listed, but not stored. Each
+cell has one."""
 EXAMPLES = """\
 etagere account add mine                  # with two random keys
 etagere account list --data /srv/etagere
 etagere account rotate mine 2             # leaves key 1 unchanged
 etagere account revoke-delegation-keys mine
-etagere account remove mine"""
+etagere account claim mine                # corrects the account map
+etagere account remove mine
+etagere account move mine --config east.toml --to west.toml"""
 
 _DESCRIPTION_COLUMNS = 92
 _PAGE = 1_000
@@ -78,14 +67,12 @@ _MESSAGES = {
     "AccountAlreadyExists": "account {name} already exists",
     "ResourceNotFound": "account {name} does not exist",
     "InsufficientAccountPermissions": "{name} is built in and cannot be changed",
+    "ServerBusy": "account {name} is being moved to another cell; try again later",
     "InvalidResourceName": "an account name consists of lowercase letters and digits",
     "OutOfRangeInput": (
         f"an account name has {ACCOUNT_NAME_LENGTH_MIN} to {ACCOUNT_NAME_LENGTH_MAX} characters"
     ),
 }
-
-_decode_refusal = msgspec.msgpack.Decoder(Refusal).decode
-_decode_fault = msgspec.msgpack.Decoder(wire.FaultNote).decode
 
 
 # The command
@@ -95,14 +82,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
     def verb(
-        name: str, act: Callable[[argparse.Namespace, Path], str], summary: str, more: str
+        name: str,
+        act: Callable[[argparse.Namespace, Settings], str],
+        summary: str,
+        more: str,
+        *settings: str,
     ) -> argparse.ArgumentParser:
         (example,) = (line for line in EXAMPLES.splitlines() if f"account {name}" in line)
         description = textwrap.fill(f"{summary.capitalize()}. {more}", _DESCRIPTION_COLUMNS)
         added = verbs.add_parser(
             name, help=summary, description=description, epilog=f"example:\n  {example}"
         )
-        add_settings(added, "data")
+        add_settings(added, "data", "engine", "account_map", "cell", *settings)
         added.set_defaults(act=act)
         return added
 
@@ -133,21 +124,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "The server refuses every shared access signature that was signed with one of them.",
     )
     revoke.add_argument("name", metavar="NAME", help="the account, which may be in the settings")
+    claim = verb(
+        "claim",
+        _claim,
+        "record in the account map that an account is in this cell",
+        "Use it if the map names another cell for an account of this cell: because the map was "
+        "restored from a backup, or two cells have an account of the same name.",
+    )
+    claim.add_argument("name", metavar="NAME", help="the account")
     remove = verb(
         "remove", _remove, "remove an account", "The server refuses its keys from then on."
     )
     remove.add_argument("name", metavar="NAME", help="the account")
+    move = verb(
+        "move", account_move.act, account_move.SUMMARY, account_move.MORE, *account_move.SETTINGS
+    )
+    account_move.add_arguments(move)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    directory = settings_of(arguments).data
+    settings = settings_of(arguments)
     if "name" in arguments:
         require_name(arguments.name)
     try:
-        print(arguments.act(arguments, directory))
+        print(arguments.act(arguments, settings))
     except Refused as refused:
+        if refused.refusal.code == "ResourceNotFound":
+            require_not_elsewhere(arguments.name, settings)
         raise _command_error(refused.refusal, arguments.name) from None
     return CLEAN
+
+
+def require_not_elsewhere(name: str, settings: Settings) -> None:
+    """Raises `CommandError` if an account is in another cell."""
+    if settings.account_map is not None:
+        from etagere.cli.cells import require_not_elsewhere  # noqa: PLC0415
+
+        require_not_elsewhere(name, settings)
 
 
 def require_name(name: str) -> None:
@@ -162,9 +175,11 @@ def _command_error(refusal: Refusal, name: str) -> CommandError:
     return CommandError(_MESSAGES.get(refusal.code, refusal.message).format(name=name))
 
 
-def _add(arguments: argparse.Namespace, directory: Path) -> str:
+def _add(arguments: argparse.Namespace, settings: Settings) -> str:
     keys = (_key("--key", arguments.key), _key("--key2", arguments.key2))
-    with open_store(directory, make=True) as store:
+    with _opened(settings, make=True) as (store, account_map):
+        if account_map is not None:
+            account_map.claim(arguments.name, store)
         store.write(add_account, AddAccount(arguments.name, *keys))
     return f"account {arguments.name} added"
 
@@ -178,12 +193,46 @@ def _key(flag: str, text: str | None) -> bytes:
         raise CommandError(f"{flag}: the key {error}") from None
 
 
-def _list(arguments: argparse.Namespace, directory: Path) -> str:
+@contextmanager
+def _opened(settings: Settings, *, make: bool = False) -> Iterator[tuple[Store, CommandMap | None]]:
+    """Opens the store, and the account map if there is one."""
+    with open_store(settings, make=make) as store:
+        if settings.engine is None:
+            yield store, None
+            return
+        from etagere.cli.cells import open_map  # noqa: PLC0415
+
+        with open_map(settings, store) as account_map:
+            yield store, account_map
+
+
+def _list(arguments: argparse.Namespace, settings: Settings) -> str:
     entries: list[NamedAccount] = []
-    with open_store(directory) as store:
+    with open_store(settings) as store:
         while page := store.read(list_accounts, ListAccounts(_PAGE, _last_name(entries))):
             entries += page
-    return "\n".join(_line(entry, show_keys=arguments.show_keys) for entry in entries)
+        moves = _moves(store) if settings.account_map is not None else {}
+    lines = [_line(entry, show_keys=arguments.show_keys) for entry in entries]
+    return "\n".join(
+        line + _move_text(moves.get(entry.name)) for entry, line in zip(entries, lines, strict=True)
+    )
+
+
+def _moves(store: Store) -> Mapping[str, AccountMove]:
+    """Returns the moves of accounts to and from this cell."""
+    from etagere.operations.account_moves import list_account_moves  # noqa: PLC0415
+
+    moves: dict[str, AccountMove] = {}
+    while page := store.read(list_account_moves, ListAccounts(_PAGE, max(moves, default=""))):
+        moves.update(page)
+    return moves
+
+
+def _move_text(move: AccountMove | None) -> str:
+    if move is None:
+        return ""
+    direction = "from" if move.state == "incoming" else "to"
+    return f"  moving {direction} {move.cell}"
 
 
 def _last_name(entries: list[NamedAccount]) -> str:
@@ -199,125 +248,57 @@ def _line(entry: NamedAccount, *, show_keys: bool) -> str:
     return f"{line:<{ACCOUNT_NAME_LENGTH_MAX + 30}}  {'  '.join(keys)}"
 
 
-def _rotate(arguments: argparse.Namespace, directory: Path) -> str:
+def _rotate(arguments: argparse.Namespace, settings: Settings) -> str:
     if arguments.number not in map(str, KEY_NUMBERS):
         raise CommandError("the key to rotate must be 1 or 2")
     number = int(arguments.number)
-    with open_store(directory) as store:
+    with open_store(settings) as store:
         store.write(rotate_key, RotateKey(arguments.name, number, new_key()))
     return f"key {number} of {arguments.name} replaced"
 
 
-def _revoke(arguments: argparse.Namespace, directory: Path) -> str:
-    with open_store(directory) as store:
+def _revoke(arguments: argparse.Namespace, settings: Settings) -> str:
+    with open_store(settings) as store:
         try:
             store.write(revoke_delegation_keys, RevokeDelegationKeys(arguments.name))
-        except Refused:
+        except Refused as refused:
+            if refused.refusal.code != "ResourceNotFound":
+                raise
+            require_not_elsewhere(arguments.name, settings)
             # It may be an account of the settings of a server, which this command does not see.
-            words = f"there is no account {arguments.name} with user delegation keys"
-            raise CommandError(words) from None
+            text = f"there is no account {arguments.name} with user delegation keys"
+            raise CommandError(text) from None
     return f"user delegation keys of {arguments.name} revoked"
 
 
-def _remove(arguments: argparse.Namespace, directory: Path) -> str:
-    with open_store(directory) as store:
-        store.write(remove_account, RemoveAccount(arguments.name))
+def _remove(arguments: argparse.Namespace, settings: Settings) -> str:
+    name: str = arguments.name
+    with _opened(settings) as (store, account_map):
+        if account_map is None:
+            store.write(remove_account, RemoveAccount(name))
+        else:
+            _remove_from_cell(name, store, account_map)
     return f"account {arguments.name} removed"
 
 
-# The store
+def _claim(arguments: argparse.Namespace, settings: Settings) -> str:
+    name: str = arguments.name
+    with _opened(settings) as (store, account_map):
+        if account_map is None:
+            raise CommandError("set --account-map and --cell: without them, there is only one cell")
+        account_map.claim_from_others(name, store)
+    return f"account {name} is in cell {settings.cell}"
 
 
-class Store:
-    """A data directory that a server is using; the server does the writes."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def read(self, operation: Callable[[ReadTxn, C], T], command: C) -> T:
-        return asyncio.run(self._with_engine(lambda engine: engine.read(operation, command)))
-
-    def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
-        return asyncio.run(self._with_engine(lambda engine: engine.write(operation, command)))
-
-    async def _with_engine(self, call: Callable[[SqliteEngine], Awaitable[T]]) -> T:
-        engine = SqliteEngine(self.directory)
-        try:
-            return await call(engine)
-        finally:
-            await engine.close()
-
-
-class _StoppedStore(Store):
-    """A data directory that this process has locked; the writer runs in this process."""
-
-    def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
-        known = registered(operation)
-        request = wire.Request(0, known.wire_name, memoryview(ENCODE(command)))
-        writer = Writer(self.directory, Config(), SystemClock())
-        try:
-            (answer,) = writer.run_group([request])
-        finally:
-            writer.close()
-        return _result(known, answer)
-
-
-@contextmanager
-def open_store(directory: Path, *, make: bool = False) -> Iterator[Store]:
-    """Opens the store in a directory, and locks the directory if no server uses it. Creates a
-    missing store only if `make` is set."""
-    with _errors_in_one_line(directory):
-        if not make:
-            require_ledger(directory)
-        claimed = _claim(directory)
-        if claimed is None:
-            yield Store(directory)
-            return
-        try:
-            # A ledger of an older version may lack the table of accounts.
-            reserve.release_if_full(directory)
-            ledger.create(directory, Config(), SystemClock())
-            yield _StoppedStore(directory)
-        finally:
-            os.close(claimed)
-
-
-def _claim(directory: Path) -> int | None:
-    """Locks a directory; returns None if a server uses it. That is checked first, because locking
-    waits for a server that is stopping."""
-    if is_served(directory):
-        return None
+def _remove_from_cell(name: str, store: Store, account_map: CommandMap) -> None:
+    """Removes an account of this cell. If the map names another cell, two cells had an account of
+    this name, and the entry in the map is that of the other one."""
+    is_mapped_here = account_map.cell_of(name) == account_map.cell
     try:
-        return data_directory.claim(directory)
-    except data_directory.DirectoryInUse as error:
-        if is_served(directory):  # a server has started meanwhile
-            return None
-        raise CommandError(str(error)) from None
-
-
-@contextmanager
-def _errors_in_one_line(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except (CannotCheck, data_directory.CannotUse, ledger.NotALedger, ledger.SchemaTooNew) as error:
-        raise CommandError(str(error)) from error
-    except Unknown as error:
-        words = f"the outcome is unknown; check with `etagere account list`: {error}"
-        raise CommandError(words) from error
-    except (Conflict, Fault, ledger.DatabaseError, msgspec.DecodeError) as error:
-        raise CommandError(f"the ledger in {directory} cannot be used: {error}") from error
-    except OSError as error:
-        raise CommandError(
-            f"{error.filename or directory} cannot be used: {error.strerror}"
-        ) from error
-
-
-def _result(operation: Operation[C, T], answer: Answer) -> T:
-    if answer.outcome is wire.Outcome.RESULT:
-        return operation.decode_result(answer.payload)
-    if answer.outcome is wire.Outcome.REFUSED:
-        raise Refused(_decode_refusal(answer.payload))
-    if answer.outcome is wire.Outcome.FAULT:
-        note = _decode_fault(answer.payload)
-        raise Fault(note.reason, note.detail)
-    raise Unknown(f"the outcome of the commit is {answer.outcome.name.lower()}")
+        store.write(remove_account, RemoveAccount(name))
+    except Refused as refused:
+        # An earlier command may have been interrupted before it changed the map.
+        if refused.refusal.code != "ResourceNotFound" or not is_mapped_here:
+            raise
+    if is_mapped_here:
+        account_map.release(name)

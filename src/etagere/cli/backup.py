@@ -13,10 +13,15 @@ from typing import Final
 
 from etagere.backup.packs import Damaged
 from etagere.backup.points import Point
-from etagere.backup.repository import CannotBackUp, locked_for_reading, locked_for_writing
+from etagere.backup.repository import (
+    CannotBackUp,
+    NoSpace,
+    locked_for_reading,
+    locked_for_writing,
+)
 from etagere.backup.taking import take
 from etagere.backup.verifying import Verified, verify
-from etagere.cli import CLEAN, FINDINGS, CommandError, notify, settings_of
+from etagere.cli import CLEAN, FINDINGS, CommandError, directory_of, notify
 from etagere.cli.output import print_json
 from etagere.cli.progress import ProgressBar
 from etagere.engine.writer import is_served
@@ -60,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=_count,
         help="after the backup, remove all but the last N points; nothing is removed if data was "
-        "damaged",
+        "damaged. If DIR is full, remove old points before",
     )
     parser.add_argument(
         "--full",
@@ -84,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     takes = not (arguments.list or arguments.verify or arguments.remove)
     if not takes and (arguments.keep is not None or arguments.full):
         raise CommandError("--keep and --full are for taking a backup; see `etagere backup --help`")
-    with errors_in_one_line():
+    with raising_command_error():
         if arguments.list:
             return _list(arguments.backup, as_json=arguments.json)
         if arguments.verify:
@@ -95,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def errors_in_one_line() -> Iterator[None]:
+def raising_command_error() -> Iterator[None]:
     """Turns errors of backups and of the file system into `CommandError`."""
     try:
         yield
@@ -107,16 +112,22 @@ def errors_in_one_line() -> Iterator[None]:
 
 
 def _take(arguments: argparse.Namespace) -> int:
-    directory, target = settings_of(arguments).data, arguments.backup
+    directory = directory_of(
+        arguments, "back up the database with the tools of PostgreSQL, then the bodies"
+    )
+    target = arguments.backup
     # Requests of clients come first.
     os.nice(_NICENESS)
     if is_served(directory) and not asyncio.run(store_writes(directory, _STORE_SECONDS_MAX)):
         notify("warning: what SMB clients have written and not flushed may not be in the backup")
-    with ProgressBar(sys.stderr) as bar:
-        point = take(directory, target, bar, full=arguments.full)
     removed: list[str] = []
+    try:
+        point = _taken(directory, target, full=arguments.full)
+    except NoSpace as error:
+        removed = _make_room(target, arguments.keep, error)
+        point = _taken(directory, target, full=arguments.full)
     if arguments.keep is not None and not point.lost:
-        removed = _keep(target, arguments.keep)
+        removed += _keep(target, arguments.keep)
     if arguments.json:
         print_json({"backup": str(target), "point": _as_json(point), "removed": removed})
     else:
@@ -132,6 +143,25 @@ def _take(arguments: argparse.Namespace) -> int:
         )
         return FINDINGS
     return CLEAN
+
+
+def _taken(directory: Path, target: Path, *, full: bool) -> Point:
+    with ProgressBar(sys.stderr) as bar:
+        return take(directory, target, bar, full=full)
+
+
+def _make_room(target: Path, kept_count: int | None, error: NoSpace) -> list[str]:
+    """Removes the points that would be removed after the backup; raises `NoSpace` if there are
+    none."""
+    if kept_count is None:
+        raise NoSpace(f"{error}. Free some space, or remove points with --keep or --remove")
+    with locked_for_writing(target) as repository:
+        names = repository.superseded(kept_count)
+        if not names:
+            raise NoSpace(f"{error}. Free some space: no point could be removed by --keep")
+        repository.remove(names)
+    notify(f"warning: {error}; removed {', '.join(names)}, and tries again")
+    return names
 
 
 def _keep(target: Path, count: int) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -13,15 +14,25 @@ from etagere import data_directory
 from etagere.bodies.audit.findings import FAULT, LEAK, LOSS, Finding, Report, Severity
 from etagere.bodies.audit.remedies import repair
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
+from etagere.bodies.audit.stored import StoredSegments
 from etagere.bodies.audit.walk import check
+from etagere.bodies.objects.opening import open_object_store
+from etagere.bodies.objects.stored import StoredObjects
 from etagere.cli import CLEAN, FINDINGS, CommandError, notify, settings_of
 from etagere.cli.output import print_json
 from etagere.cli.progress import ProgressBar
 from etagere.clock import SystemClock
 from etagere.config import Config
+from etagere.engine.account_moves import ACCOUNT_MOVES
+from etagere.engine.interface import Fault
 from etagere.engine.ledger import NotALedger, SchemaTooNew
+from etagere.engine.tasks import TASK_HOLDERS
+from etagere.node.opening import cluster_ledger
+from etagere.operations.account_map import CELL_MEMBERSHIPS, MAP_COLLECTIONS
+from etagere.operations.identity import STORE_IDENTITIES
 from etagere.operations.index_audits import INDEXES
 from etagere.operations.tree_audits import TREE_AUDITS
+from etagere.settings import Settings
 from etagere.settings.loading import add_arguments as add_settings
 
 NAME = "check"
@@ -39,12 +50,23 @@ Findings have one of three severities:
 With --repair, the command removes the leaks and checks the directory again. It does not
 change losses and faults. The server must be stopped.
 
+With --engine, the command checks the ledger of a cluster, of which it makes a temporary copy,
+and the segments if --bodies is a directory. Nodes may be running.
+
 Exit status: 0 if there are no findings, 1 if there are, 2 if the check could not run."""
 EXAMPLES = """\
 etagere check                             # ./etagere-data, or $ETAGERE_DATA
 etagere check --data /srv/etagere --fast  # does not read the segments
 etagere check --data /srv/etagere --json  # for programs"""
 
+CLUSTER_COLLECTIONS = (
+    TASK_HOLDERS,
+    STORE_IDENTITIES,
+    ACCOUNT_MOVES,
+    *MAP_COLLECTIONS,
+    CELL_MEMBERSHIPS,
+)
+"""Collections that only clusters have. A ledger that was one may be checked anywhere."""
 _LINES_MAX = 50
 """The most findings of one kind that are printed; --json prints all."""
 
@@ -52,7 +74,7 @@ _PLURALS = {LOSS: "losses", FAULT: "faults", LEAK: "leaks"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_settings(parser, "data")
+    add_settings(parser, "data", "engine", "bodies")
     parser.add_argument(
         "--repair", action="store_true", help="remove leaks; the server must be stopped"
     )
@@ -63,25 +85,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    directory = settings_of(arguments).data
+    settings = settings_of(arguments)
+    directory = settings.data
     removed: int | None = None
     try:
-        if arguments.repair:
+        if settings.engine is not None:
+            report = _check_cluster(settings, arguments)
+        elif arguments.repair:
             report, removed = _repair(directory, fast=arguments.fast)
         else:
             report = _check(directory, fast=arguments.fast)
     except (CannotCheck, NotALedger, SchemaTooNew) as error:
         raise CommandError(str(error)) from error
     if arguments.json:
-        print_json(_as_json(directory, report, removed))
+        print_json(_as_json(settings.engine or directory, report, removed))
     else:
         _print(report, removed)
     return FINDINGS if report.findings else CLEAN
 
 
-def _check(directory: Path, *, fast: bool) -> Report:
+def _check(
+    directory: Path, *, fast: bool, open_stored: Callable[[], StoredSegments] | None = None
+) -> Report:
     with ProgressBar(sys.stderr) as bar:
-        return check(directory, fast=fast, indexes=INDEXES, audits=TREE_AUDITS, progress=bar)
+        return check(
+            directory,
+            fast=fast,
+            indexes=INDEXES,
+            audits=TREE_AUDITS,
+            progress=bar,
+            open_stored=open_stored,
+        )
+
+
+def _check_cluster(settings: Settings, arguments: argparse.Namespace) -> Report:
+    """Checks a copy of the ledger of a cluster."""
+    assert settings.engine is not None
+    if arguments.repair:
+        raise CommandError("--repair is for data directories, not for clusters")
+    bodies = settings.data if settings.bodies is None else settings.bodies.path
+    try:
+        with (
+            cluster_ledger(settings.engine) as ledger,
+            ledger.pinned_copy(bodies) as directory,
+        ):
+            open_stored = None if bodies is not None else partial(_open_objects, settings)
+            return _check(directory, fast=arguments.fast, open_stored=open_stored)
+    except (data_directory.CannotUse, Fault) as error:
+        raise CommandError(str(error)) from error
+
+
+def _open_objects(settings: Settings) -> StoredSegments:
+    assert settings.bodies is not None
+    return StoredObjects(partial(open_object_store, settings.bodies.url))
 
 
 def _repair(directory: Path, *, fast: bool) -> tuple[Report, int]:
@@ -97,9 +153,9 @@ def _repair(directory: Path, *, fast: bool) -> tuple[Report, int]:
         report = _check(directory, fast=fast)
         if not report.count(LEAK):
             return report, 0
-        removed, troubles = repair(directory, report.findings, Config(), SystemClock())
-        for trouble in troubles:
-            notify(f"cannot remove a leak: {trouble}")
+        removed, failures = repair(directory, report.findings, Config(), SystemClock())
+        for failure in failures:
+            notify(f"cannot remove a leak: {failure}")
         return _check(directory, fast=fast), removed
     finally:
         os.close(claimed)
@@ -148,9 +204,9 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _as_json(directory: Path, report: Report, removed: int | None) -> dict[str, object]:
+def _as_json(place: object, report: Report, removed: int | None) -> dict[str, object]:
     return {
-        "directory": str(directory),
+        "directory": str(place),
         "clean": not report.findings,
         "judged": report.is_complete,
         "objects": report.objects,

@@ -14,15 +14,17 @@ import msgspec
 from etagere import data_directory
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.cli import CLEAN, FINDINGS, CommandError, settings_of
+from etagere.cli.stores import open_store
 from etagere.clock import TICKS_PER_SECOND, Clock, SystemClock
 from etagere.config import Config
 from etagere.engine import ledger, reserve, timeline, wire
 from etagere.engine.groups import Writer
-from etagere.engine.interface import registered
+from etagere.engine.interface import ReadTxn, registered
 from etagere.engine.records import ENCODE
 from etagere.engine.timeline import Timeline
 from etagere.operations.clock_reset import ResetClock, TimesReset, reset_clock
 from etagere.rules.dates import format_instant
+from etagere.settings import Settings
 from etagere.settings.loading import add_arguments as add_settings
 
 NAME = "clock"
@@ -38,6 +40,9 @@ new ETags, new Last-Modified dates and, for snapshots, new names. The times of m
 were put, taken or hidden then are shifted back. Leases do not change. Messages that expired
 early and were removed are not restored.
 
+With --engine, the command shows the date of a cluster, which follows the clock of the
+PostgreSQL server.
+
 Exit status: 0 if the times are plausible, 1 if they are not, 2 if the command failed."""
 EXAMPLES = """\
 etagere clock --data /srv/etagere         # a server may be running
@@ -50,15 +55,18 @@ _decode_result = msgspec.msgpack.Decoder(TimesReset).decode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_settings(parser, "data")
+    add_settings(parser, "data", "engine")
     parser.add_argument(
         "--reset", action="store_true", help="set the store's date to the clock of this machine"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    directory, clock = settings_of(arguments).data, SystemClock()
-    with _errors_in_one_line(directory):
+    settings, clock = settings_of(arguments), SystemClock()
+    if settings.engine is not None:
+        return _show_cluster(settings, clock, reset=arguments.reset)
+    directory = settings.data
+    with _raising_command_error(directory):
         require_ledger(directory)
         if arguments.reset:
             changed = reset_times(directory, clock)
@@ -67,6 +75,22 @@ def run(arguments: argparse.Namespace) -> int:
     _print(stored, clock)
     is_plausible = timeline.ticks_ahead(stored, clock) <= timeline.AHEAD_TICKS_MAX
     return CLEAN if is_plausible else FINDINGS
+
+
+def _show_cluster(settings: Settings, clock: Clock, *, reset: bool) -> int:
+    """Shows the date of a cluster, which follows the clock of PostgreSQL."""
+    if reset:
+        raise CommandError("--reset is for data directories, not for clusters")
+    with open_store(settings) as store:
+        now = store.read(_date, None)
+    wall = clock.wall()
+    for title, ticks in (("clock of this machine", wall), ("date of the store", now)):
+        print(f"{title:<25} {format_instant(ticks)}  {_difference(ticks - wall)}".rstrip())
+    return CLEAN if abs(now - wall) <= timeline.AHEAD_TICKS_MAX else FINDINGS
+
+
+def _date(txn: ReadTxn, _nothing: None) -> int:
+    return txn.now
 
 
 def reset_times(directory: Path, clock: Clock) -> int:
@@ -104,7 +128,7 @@ def _write(directory: Path, clock: Clock, command: ResetClock) -> TimesReset:
 
 
 @contextmanager
-def _errors_in_one_line(directory: Path) -> Iterator[None]:
+def _raising_command_error(directory: Path) -> Iterator[None]:
     try:
         yield
     except (CannotCheck, data_directory.CannotUse, ledger.NotALedger, ledger.SchemaTooNew) as error:

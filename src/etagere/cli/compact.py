@@ -8,7 +8,7 @@ from pathlib import Path
 
 from etagere import data_directory
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
-from etagere.cli import CLEAN, CommandError, settings_of
+from etagere.cli import CLEAN, CommandError, directory_of
 from etagere.config import Config
 from etagere.engine import ledger
 from etagere.settings.loading import add_arguments as add_settings
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    directory = settings_of(arguments).data
+    directory = directory_of(arguments, "PostgreSQL removes dead rows by itself (autovacuum)")
     try:
         require_ledger(directory)
         claimed = data_directory.claim(directory)

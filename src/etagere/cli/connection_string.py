@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from etagere.admin.child import is_local
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.cli import CLEAN, CommandError, notify, settings_of
-from etagere.cli.account import open_store, require_name
+from etagere.cli.account import require_name, require_not_elsewhere
+from etagere.cli.stores import open_store
 from etagere.operations.accounts import get_account
 from etagere.settings import Settings
 from etagere.settings.loading import add_arguments as add_settings
@@ -37,6 +38,9 @@ _FLAGS = (
     "table_port",
     "file_port",
     "data",
+    "engine",
+    "account_map",
+    "cell",
     "tls",
     "tls_cert",
     "tls_key",
@@ -107,18 +111,21 @@ def admin_endpoint(settings: Settings, port: int) -> str:
 
 
 def _find_key(name: str, settings: Settings) -> bytes:
-    """Returns key 1 of an account from the settings or the data directory."""
+    """Returns key 1 of an account from the settings or the ledger."""
     for account in (DEVELOPMENT_ACCOUNT, *settings.accounts):
         if account.name == name:
             return account.keys[0]
-    try:
-        require_ledger(settings.data)
-    except CannotCheck as error:
-        raise CommandError(f"account {name} is not in the settings, and {error}") from None
-    with open_store(settings.data) as store:
+    if settings.engine is None:
+        try:
+            require_ledger(settings.data)
+        except CannotCheck as error:
+            raise CommandError(f"account {name} is not in the settings, and {error}") from None
+    with open_store(settings) as store:
         stored = store.read(get_account, name)
     if stored is None:
-        raise CommandError(f"account {name} does not exist in the settings or in {settings.data}")
+        require_not_elsewhere(name, settings)
+        place = settings.engine or settings.data
+        raise CommandError(f"account {name} does not exist in the settings or in {place}")
     return stored.key1
 
 

@@ -57,11 +57,14 @@ COMMANDS: tuple[str, ...] = (
     "account",
     "backup",
     "restore",
+    "cell",
     "certificate",
     "check",
     "clock",
     "compact",
     "connection-string",
+    "migrate",
+    "node",
     "version",
 )
 """The subcommands, in the order of the help. The module of each has the same name."""

@@ -12,8 +12,8 @@ from etagere import data_directory
 from etagere.backup.points import Point
 from etagere.backup.repository import CannotBackUp, Repository, locked_for_reading
 from etagere.backup.restoring import require_target, restore
-from etagere.cli import CLEAN, FINDINGS, CommandError, notify, settings_of
-from etagere.cli.backup import errors_in_one_line
+from etagere.cli import CLEAN, FINDINGS, CommandError, directory_of, notify
+from etagere.cli.backup import raising_command_error
 from etagere.cli.output import print_json
 from etagere.cli.progress import ProgressBar
 from etagere.coordination.interface import PinnedSegments
@@ -59,8 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    directory = settings_of(arguments).data
-    with errors_in_one_line(), locked_for_reading(arguments.backup) as repository:
+    directory = directory_of(
+        arguments, "restore the database with the tools of PostgreSQL, and keep the bodies"
+    )
+    with raising_command_error(), locked_for_reading(arguments.backup) as repository:
         point = _chosen(repository, arguments.point)
         require_target(directory, replace=arguments.replace)
         try:

@@ -46,7 +46,8 @@ EXAMPLES = """\
 etagere serve                             # on 127.0.0.1, data in ./etagere-data
 etagere serve --memory --blob-port 0      # temporary data and a free port, for tests
 etagere serve --data /srv/etagere --workers 2
-etagere serve --config /etc/etagere.toml"""
+etagere serve --config /etc/etagere.toml
+etagere serve --engine postgresql://db1,db2/etagere --bodies s3://bucket/prefix # a node"""
 
 logger = logging.getLogger(__name__)
 
@@ -132,17 +133,28 @@ def _startup_message(
         connect = [DEVELOPMENT_STORAGE, "for File: run `etagere connection-string`"]
     else:
         connect = [connection_string(name, key, settings, ports)]
-    kept = "temporary, removed when the server stops"
     rows = [
         *((service, f"{endpoint(settings, port)}/{name}") for service, port in ports.items()),
         *zip(("connect", ""), connect, strict=False),
         *zip(("smb", "", "", ""), _mount_commands(settings, smb_port, name), strict=False),
         *(() if admin_port is None else (("admin", admin_endpoint(settings, admin_port)),)),
         *_trust(authority),
-        ("data", kept if settings.memory else settings.data.absolute()),
+        *_data(settings),
         ("stop", f"^C, or kill {pid}"),
     ]
     return "\n".join(f"  {title:<8} {text}" for title, text in rows)
+
+
+def _data(settings: Settings) -> list[tuple[str, object]]:
+    """Returns where the data is."""
+    if settings.memory:
+        return [("data", "temporary, removed when the server stops")]
+    own = ("data", settings.data.absolute())
+    if settings.engine is None:
+        return [own]
+    cell: list[tuple[str, object]] = [] if settings.cell is None else [("cell", settings.cell)]
+    place = [("engine", settings.engine), ("bodies", settings.bodies or settings.data)]
+    return [*place, *cell, own]
 
 
 def _trust(authority: Path | None) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """The contract of a coordinator: liveness, sole workers and pins.
 
-`coordination/local` is the coordinator for processes of one machine. A driver for several machines
-implements the same contract, for example with sessions and advisory locks of a database server.
+`coordination/local` is the coordinator for processes of one machine, `coordination/postgres` that
+for processes of several machines, which share a database.
 
 Pins are taken by every download, so taking, narrowing and closing one must not wait for anything.
 Other processes need not see a pin at once. They have to see it no later than the answer of
@@ -44,7 +44,8 @@ class PinnedSegments(NamedTuple):
     """The segments that the readers of all live processes keep."""
 
     since: int | None
-    """The timestamp of the oldest wide pin, if there is any."""
+    """When the oldest wide pin was taken, if there is any, by the clock of the process that asked.
+    A driver may give an earlier time, but none before the last answer that came before the pin."""
     segments: frozenset[int]
 
     def keeps(self, segment: int, retired_at: int) -> bool:
@@ -53,20 +54,56 @@ class PinnedSegments(NamedTuple):
         return segment in self.segments or (self.since is not None and self.since <= retired_at)
 
 
+class CoordinatorUnavailable(Exception):
+    """The coordinator cannot answer now, for example because its database is unavailable."""
+
+
+class NodeStatus(NamedTuple):
+    """The state of a node of a cluster."""
+
+    name: str
+    is_draining: bool
+    serves_files: bool
+    """Whether it is the node that serves File and SMB."""
+
+
+class TaskLock(Protocol):
+    """Shows that this process is the only worker on a task."""
+
+    @property
+    def epoch(self) -> int:
+        """Increases with each holder of the task. A transaction that records the epoch, and refuses
+        lower ones, also stops a former holder that does not know yet that it lost the task. 0 if a
+        running process cannot lose a task."""
+        ...
+
+    async def is_held(self) -> bool:
+        """Returns whether this process still has the task. Ask before a step that is not decided by
+        a transaction."""
+        ...
+
+
 class Coordinator(Protocol):
-    """The view of a process on the other processes of the store."""
+    """The view of a process on the other processes of the store. Methods that wait may raise
+    `CoordinatorUnavailable`."""
 
     @property
     def process_id(self) -> bytes:
         """The id of this process, which no other process ever has."""
         ...
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether this process is to finish what is under way, and leave the rest to others. It
+        gets no tasks then."""
+        ...
+
     async def is_alive(self, process_id: bytes) -> bool:
         """Returns whether a process still runs. Once False, it is False for ever."""
         ...
 
-    def sole_worker(self, task: str) -> AbstractAsyncContextManager[bool]:
-        """Makes this process the only worker on a task until the context ends. Yields False if
+    def sole_worker(self, task: str) -> AbstractAsyncContextManager[TaskLock | None]:
+        """Makes this process the only worker on a task until the context ends. Yields None if
         another process is working on it. When a process ends, its tasks are free again."""
         ...
 
@@ -75,12 +112,13 @@ class Coordinator(Protocol):
         ...
 
     def timestamp(self) -> int:
-        """Returns the time by the clock that the timestamps of pins come from."""
+        """Returns the time by a clock of this process, which `pinned` dates pins by."""
         ...
 
     async def pinned(self) -> PinnedSegments:
         """Returns what is pinned in all live processes. A reader that pins later also begins its
-        snapshot later, and does not find what was retired before this call."""
+        snapshot later, and does not find what was retired before this call. Compare the answer only
+        with timestamps of this process."""
         ...
 
     def close(self) -> None:

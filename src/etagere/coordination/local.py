@@ -17,20 +17,18 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import logging
 import mmap
 import os
 import sys
 import time
 from array import array
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from etagere import directories
 from etagere.coordination.interface import PinnedSegments
+from etagere.coordination.pins import CountedPin, PinsFull
 from etagere.model.ids import new_id
-
-logger = logging.getLogger(__name__)
 
 DIRECTORY_NAME = "processes"
 _WORD_BYTES = 8
@@ -39,6 +37,8 @@ _FIRST_BYTES = mmap.PAGESIZE
 
 class LocalCoordinator:
     """Knows the other processes of this machine that use a data directory."""
+
+    is_draining = False  # there is nobody to leave the work to
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -64,7 +64,7 @@ class LocalCoordinator:
             raise
         self._words = memoryview(self._map).cast("Q")
         self._free = list(range(len(self._words) - 1, 0, -1))
-        self._wide: dict[LocalPin, int] = {}
+        self._wide: dict[CountedPin, int] = {}
         self._kept: dict[int, list[int]] = {}
         """By segment: its word, and how many pins keep it."""
 
@@ -87,9 +87,9 @@ class LocalCoordinator:
         return is_alive(self._directory, process_id)
 
     @contextlib.asynccontextmanager
-    async def sole_worker(self, task: str) -> AsyncIterator[bool]:
+    async def sole_worker(self, task: str) -> AsyncIterator[LocalTaskLock | None]:
         with sole_worker(self._directory, task) as is_sole:
-            yield is_sole
+            yield LocalTaskLock() if is_sole else None
 
     def timestamp(self) -> int:
         return time.monotonic_ns()
@@ -105,14 +105,14 @@ class LocalCoordinator:
 
     # Pins
 
-    def pin(self) -> LocalPin:
-        pin = LocalPin(self)
+    def pin(self) -> CountedPin:
+        pin = CountedPin(self)
         self._wide[pin] = now = time.monotonic_ns()
         if len(self._wide) == 1:
             self._words[0] = now
         return pin
 
-    def end_wide(self, pin: LocalPin) -> None:
+    def end_wide(self, pin: CountedPin) -> None:
         """Ends a wide pin."""
         since = self._wide.pop(pin)
         if self._words[0] == since:
@@ -120,10 +120,14 @@ class LocalCoordinator:
             self._words[0] = next(iter(self._wide.values()), 0)
 
     def keep(self, segments: set[int]) -> None:
-        """Adds a pin to each of these segments, or raises `OSError` and adds none."""
+        """Adds a pin to each of these segments, or adds none and raises `PinsFull`: on a full disk
+        the table cannot grow."""
         missing = len(segments - self._kept.keys()) - len(self._free)
         if missing > 0:
-            self._grow(len(self._words) + missing)
+            try:
+                self._grow(len(self._words) + missing)
+            except OSError as error:
+                raise PinsFull(str(error)) from error
         for segment in segments:
             kept = self._kept.get(segment)
             if kept is None:
@@ -143,50 +147,13 @@ class LocalCoordinator:
             self._free.append(kept[0])
 
 
-class LocalPin:
-    """A pin of this process."""
+class LocalTaskLock:
+    """A task whose lock file this process holds locked, and cannot lose."""
 
-    __slots__ = ("_coordinator", "_segments")
+    epoch = 0
 
-    def __init__(self, coordinator: LocalCoordinator) -> None:
-        self._coordinator = coordinator
-        self._segments: set[int] | None = None
-        """None while it is wide."""
-
-    def __enter__(self) -> LocalPin:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def narrow(self, segments: Iterable[int]) -> None:
-        if self._segments is not None:
-            return
-        wanted = set(segments)
-        try:
-            self._coordinator.keep(wanted)
-        except OSError as error:
-            # On a full disk the table cannot grow. The pin stays wide: that is safe.
-            logger.warning(
-                "a reader pins all segments, because its pin table cannot grow: %s", error
-            )
-            return
-        self._segments = wanted
-        self._coordinator.end_wide(self)
-
-    def release(self, segment: int) -> None:
-        if self._segments is not None and segment in self._segments:
-            self._segments.discard(segment)
-            self._coordinator.release(segment)
-
-    def close(self) -> None:
-        if self._segments is None:
-            self._coordinator.end_wide(self)
-            self._segments = set()
-            return
-        for segment in self._segments:
-            self._coordinator.release(segment)
-        self._segments.clear()
+    async def is_held(self) -> bool:
+        return True
 
 
 def lock_name(task: str) -> str:

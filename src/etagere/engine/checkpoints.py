@@ -9,7 +9,8 @@ checkpoints the whole log again, from its first frame. See docs/decisions/0006.
 
 The log can be restarted only while no reader needs it. Readers give up their snapshots after
 `Config.snapshot_seconds_max`; the writer waits for them once the log is long. It does not wait for
-a process that copies the ledger, until the log is much longer.
+a process that copies the ledger, until the log is much longer. A checkpoint needs space in the
+database, where a long log may need more than the reserve: see `Writer.maintain`.
 """
 
 from __future__ import annotations
@@ -102,6 +103,15 @@ class Checkpointer:
             self._checkpoint(self._connection)
         elif ledger.log_bytes(self._directory) > self._config.log_bytes_kept:
             self._restart(_IDLE_SECONDS_MAX, apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def bytes_needed(self) -> int:
+        """Returns how much a checkpoint would add to the database, if the log is longer than it
+        should be, which the reserve allows for."""
+        if self._log_pages < self._config.log_restart_pages:
+            return 0
+        path = ledger.database_path(self._directory)
+        pages: int = self._connection.pragma("page_count")
+        return max(0, pages * self._config.page_bytes - path.stat().st_size)
 
     def _is_long(self) -> bool:
         """Returns whether the log must be restarted even if the next groups have to wait."""

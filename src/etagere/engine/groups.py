@@ -10,9 +10,8 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
 
 import apsw
 
@@ -21,174 +20,31 @@ from etagere.clock import Clock
 from etagere.config import Config
 from etagere.engine import ledger, timeline, wire
 from etagere.engine.checkpoints import Checkpointer
-from etagere.engine.interface import (
-    OPERATIONS,
-    Conflict,
-    FaultReason,
-    Guard,
-    Operation,
-    Refused,
+from etagere.engine.group_writer import (
+    Answer,
+    Hook,
+    call_hooks,
+    fault_answer,
+    operation_named,
+    origin,
+    origins,
 )
-from etagere.engine.records import ENCODE, Collection, K, R, Span
-from etagere.engine.reserve import Reserve
+from etagere.engine.interface import Conflict, FaultReason, Refused
+from etagere.engine.records import ENCODE
+from etagere.engine.reserve import Reserve, free_bytes
 from etagere.engine.vacuum import Vacuum
 from etagere.engine.wire import Outcome
-from etagere.engine.workspace import At, Row, TransactionLost, Workspace
+from etagere.engine.workspace import TransactionLost, Workspace
+from etagere.engine.write_transaction import WriteTransaction
 from etagere.metrics.counters import WriterCounters
-from etagere.telemetry.formats import describe_exception, fields
+from etagere.telemetry.formats import describe_exception
 
 logger = logging.getLogger(__name__)
 
 LOCK_NAME = "writer.lock"
 _REOPEN_ATTEMPTS = 3
-_BUFFERED_MAX = 1_024
-_CACHED_MAX = 16
-"""An operation that changes more records does not put them into the cache."""
 _IDLE_SECONDS = 1.0
-
-_OPERATIONS_BY_NAME: dict[bytes, Operation[Any, Any]] = {}
-
-
-class Answer(NamedTuple):
-    """The outcome of one request, to be sent once it is durable."""
-
-    outcome: Outcome
-    payload: bytes
-
-
-class WriteTransaction:
-    """The transaction of one operation within the open group.
-
-    Its first writes are buffered until it succeeds, so that most operations need no savepoint:
-    within one, SQLite keeps a copy of every page it changes.
-    """
-
-    __slots__ = ("_buffered", "_cursor", "_now", "_stamp", "_workspace", "_writer", "hooks")
-
-    def __init__(self, writer: Writer, cursor: apsw.Cursor, workspace: Workspace) -> None:
-        self._writer = writer
-        self._cursor = cursor
-        self._workspace = workspace
-        # Buffered writes; a row of None is a delete. None instead of the dictionary means that the
-        # operation writes to the database.
-        self._buffered: dict[At, Row | None] | None = {}
-        self._now: int | None = None
-        self._stamp: int | None = None
-        self.hooks: list[tuple[Callable[[Any], None], Any]] | None = None
-
-    @property
-    def now(self) -> int:
-        if self._now is None:
-            self._now = self._writer.now()
-        return self._now
-
-    @property
-    def steady_now(self) -> int:
-        return self.now - self._writer.clock_offset
-
-    @property
-    def stamp(self) -> int:
-        if self._stamp is None:
-            self._stamp = self._writer.next_stamp()
-        return self._stamp
-
-    # There is one writer, so everything is guarded, and nothing by others.
-    def get(self, collection: Collection[K, R], key: K, guard: Guard | None = None) -> R | None:
-        packed = collection.pack(key)
-        held = self._buffered
-        if held and (collection, packed) in held:
-            row = held[collection, packed]
-            return None if row is None else cast("R", row[0])
-        # What is in the database within a savepoint may be undone, so it must not be cached.
-        return self._workspace.get(collection, packed, cache=held is not None)
-
-    def get_all(
-        self, collection: Collection[K, R], keys: Sequence[K], guard: Guard | None = None
-    ) -> list[R | None]:
-        packed = [collection.pack(key) for key in keys]
-        found = self._workspace.get_all(collection, packed)
-        if self._buffered:
-            for index, key in enumerate(packed):
-                if (collection, key) in self._buffered:
-                    row = self._buffered[collection, key]
-                    found[index] = None if row is None else cast("R", row[0])
-        return found
-
-    def scan(
-        self,
-        collection: Collection[K, R],
-        span: Span,
-        limit: int,
-        *,
-        reverse: bool = False,
-        claim: bool = False,
-    ) -> list[tuple[K, R]]:
-        if self._buffered:
-            self._write_through()
-        return self._workspace.scan(collection, span, limit, reverse=reverse)
-
-    def put(self, collection: Collection[K, R], key: K, record: R) -> R:
-        self._change((collection, collection.pack(key)), (record, ENCODE(record)))
-        return record
-
-    def delete(self, collection: Collection[K, R], key: K) -> None:
-        self._change((collection, collection.pack(key)), None)
-
-    def on_commit(self, hook: Callable[[Any], None], argument: Any) -> None:
-        if self.hooks is None:
-            self.hooks = []
-        self.hooks.append((hook, argument))
-
-    def _change(self, at: At, row: Row | None) -> None:
-        if self._buffered is None:
-            self._store(at, row)
-            return
-        self._buffered[at] = row
-        if len(self._buffered) > _BUFFERED_MAX:
-            self._write_through()
-
-    def _store(self, at: At, row: Row | None) -> None:
-        collection, key = at
-        self._workspace.forget(at)
-        sql = ledger.statements(collection)
-        if row is None:
-            self._cursor.execute(sql.delete, (key,))
-        else:
-            self._cursor.execute(sql.put, (key, row[1]))
-
-    def _write_through(self) -> None:
-        # The changes of other operations in the group must not be undone with this one.
-        self._workspace.store_all()
-        self._cursor.execute("SAVEPOINT operation")
-        held, self._buffered = self._buffered or {}, None
-        self._writer.changed()
-        for at in held:
-            self._workspace.forget(at)
-        puts: dict[Collection[Any, Any], list[tuple[bytes, bytes]]] = {}
-        for (collection, key), row in held.items():
-            if row is None:
-                self._cursor.execute(ledger.statements(collection).delete, (key,))
-            else:
-                puts.setdefault(collection, []).append((key, row[1]))
-        for collection, rows in puts.items():
-            self._cursor.executemany(ledger.statements(collection).put, rows)
-
-    def keep(self) -> None:
-        """Adds the writes to the group. If this fails, the whole group is rolled back."""
-        if self._buffered is None:
-            self._cursor.execute("RELEASE operation")
-        elif self._buffered:
-            self._writer.changed()
-            change = self._workspace.change
-            # A bulk change would evict what other operations need from the cache.
-            cache = len(self._buffered) <= _CACHED_MAX
-            for at, row in self._buffered.items():
-                change(at, row, cache=cache)
-
-    def undo(self) -> None:
-        if self._buffered is None:
-            self._cursor.execute("ROLLBACK TO operation")
-            self._cursor.execute("RELEASE operation")
+_RESERVE_SECONDS = 1.0
 
 
 class Writer:
@@ -213,6 +69,7 @@ class Writer:
             # The log exists now. SQLite syncs its directory too, but ignores errors.
             directories.sync(directory)
         self._reserve = Reserve(directory, config.reserve_bytes)
+        self._reserve_due = 0.0
 
     def _open(self) -> None:
         self._connection = ledger.open_for_writing(self._directory, self._config)
@@ -242,7 +99,7 @@ class Writer:
         long is cut: then there are fewer answers than requests, and the rest belongs to the next
         group."""
         if self._log_in_doubt and not self._repair_log():
-            fault = _fault(FaultReason.FAILED, "the write-ahead log cannot be written")
+            fault = fault_answer(FaultReason.FAILED, "the write-ahead log cannot be written")
             return [fault] * len(group)
         if self._reserve.released:
             return [self._run_alone(request) for request in group]
@@ -250,14 +107,14 @@ class Writer:
             return self._run_and_commit(group)
         except TransactionLost as lost:
             logger.warning(
-                "rolled back a group of %d operations: %s", len(group), lost, extra=_origins(group)
+                "rolled back a group of %d operations: %s", len(group), lost, extra=origins(group)
             )
             return [self._run_alone(request) for request in group]
 
     def _run_alone(self, request: wire.Request) -> Answer:
         while True:
             if self._reserve.released and not _reclaims(request):
-                return _fault(FaultReason.DISK_FULL, "the disk is full")
+                return fault_answer(FaultReason.DISK_FULL, "the disk is full")
             try:
                 (answer,) = self._run_and_commit([request])
                 return answer
@@ -267,8 +124,8 @@ class Writer:
                     self._reserve.release()
                     continue
                 fault = ledger.fault_of(lost.error)
-                logger.error("an operation failed: %s", fault, extra=_origin(request))
-                return _fault(fault.reason, fault.detail)
+                logger.error("an operation failed: %s", fault, extra=origin(request))
+                return fault_answer(fault.reason, fault.detail)
 
     def _run_and_commit(self, group: Sequence[wire.Request]) -> list[Answer]:
         self._changed = False
@@ -282,28 +139,26 @@ class Writer:
             raise
         if doubt is not None:
             logger.error(
-                "the commit of %d operations failed: %s", len(group), doubt, extra=_origins(group)
+                "the commit of %d operations failed: %s", len(group), doubt, extra=origins(group)
             )
             self._reopen()
             return [Answer(Outcome.UNKNOWN, ENCODE(doubt))] * len(answers)
         seconds = time.monotonic() - began
         if seconds > self._config.slow_seconds:
-            extra = _origins(group[: len(answers)])
+            extra = origins(group[: len(answers)])
             logger.warning(
                 "a commit of %d operations took %.3f s", len(answers), seconds, extra=extra
             )
-        for hook, argument in hooks:
-            _call(hook, argument)
+        if hooks:
+            call_hooks(hooks)
         return answers
 
-    def _run_operations(
-        self, group: Sequence[wire.Request]
-    ) -> tuple[list[Answer], list[tuple[Callable[[Any], None], Any]]]:
+    def _run_operations(self, group: Sequence[wire.Request]) -> tuple[list[Answer], list[Hook]]:
         try:
             self._cursor.execute("BEGIN IMMEDIATE")
         except apsw.Error as error:
             raise TransactionLost(error) from error
-        hooks: list[tuple[Callable[[Any], None], Any]] = []
+        hooks: list[Hook] = []
         answers: list[Answer] = []
         slow_seconds = self._config.slow_seconds
         began = time.monotonic()
@@ -318,33 +173,33 @@ class Writer:
             answers.append(answer)
             ended = time.monotonic()
             if ended - began > slow_seconds:
-                logger.warning("an operation took %.3f s", ended - began, extra=_origin(request))
+                logger.warning("an operation took %.3f s", ended - began, extra=origin(request))
             elif self._logs_operations:
-                logger.debug("ran an operation", extra=_origin(request))
+                logger.debug("ran an operation", extra=origin(request))
             began = ended
         return answers, hooks
 
     def _attempt(self, request: wire.Request, transaction: WriteTransaction) -> Answer:
         try:
-            operation = _operation(request.operation)
+            operation = operation_named(request.operation)
             result = operation.run(transaction, operation.decode_command(request.command))
             answer = Answer(Outcome.RESULT, ENCODE(result))
         except Refused as refused:
             answer = Answer(Outcome.REFUSED, ENCODE(refused.refusal))
         except Conflict:
-            logger.debug("an operation met a conflict", extra=_origin(request))
+            logger.debug("an operation met a conflict", extra=origin(request))
             answer = Answer(Outcome.CONFLICT, b"")
         except apsw.Error as error:
             if not self._connection.in_transaction:
                 raise TransactionLost(error) from error
             fault = ledger.fault_of(error)
-            logger.error("an operation failed: %s", fault, extra=_origin(request))
-            answer = _fault(fault.reason, fault.detail)
+            logger.error("an operation failed: %s", fault, extra=origin(request))
+            answer = fault_answer(fault.reason, fault.detail)
         except TransactionLost:
             raise
         except Exception as error:
-            logger.exception("an operation failed", extra=_origin(request))
-            answer = _fault(FaultReason.FAILED, describe_exception(error))
+            logger.exception("an operation failed", extra=origin(request))
+            answer = fault_answer(FaultReason.FAILED, describe_exception(error))
         else:
             self._keep(transaction)
             return answer
@@ -440,7 +295,11 @@ class Writer:
     def maintain(self) -> None:
         """Does one step of the maintenance that is due between two groups."""
         self._checkpoints.run_if_due()
+        self._keep_space_for_checkpoint()
         self._return_free_pages()
+        if self._reserve.released and time.monotonic() >= self._reserve_due:
+            self.restore_reserve()
+            self._reserve_due = time.monotonic() + _RESERVE_SECONDS
 
     def idle(self) -> None:
         """Does maintenance while there are no requests."""
@@ -449,6 +308,7 @@ class Writer:
         else:
             self._checkpoints.run_idle()
         self._return_free_pages()
+        self._keep_space_for_checkpoint()
         self.restore_reserve()
 
     @property
@@ -466,8 +326,22 @@ class Writer:
             logger.error("could not return free pages: %s", error)
             self._reopen()
 
+    def _keep_space_for_checkpoint(self) -> None:
+        """Releases the reserve before the disk is full, if a reader keeps the log from being
+        restarted. On a full disk a long log could not be checkpointed, even with the reserve, when
+        the reader has ended: no delete would free anything."""
+        if self._reserve.released:
+            return
+        needed = self._checkpoints.bytes_needed()
+        if needed and free_bytes(self._directory) < needed:
+            logger.error(
+                "the disk is nearly full, and a reader keeps the write-ahead log from being "
+                "restarted: running only operations that free space"
+            )
+            self._reserve.release()
+
     def restore_reserve(self) -> None:
-        if self._reserve.released and self._reserve.restore():
+        if self._reserve.released and self._reserve.restore(self._checkpoints.bytes_needed()):
             logger.warning("there is space on the disk again")
 
     def close(self) -> None:
@@ -484,41 +358,8 @@ def _lock(directory: Path) -> int:
     return descriptor
 
 
-def _operation(name: bytes) -> Operation[Any, Any]:
-    try:
-        return _OPERATIONS_BY_NAME[name]
-    except KeyError:
-        found = _OPERATIONS_BY_NAME[name] = OPERATIONS[name.decode()]
-        return found
-
-
-def _origin(request: wire.Request) -> dict[str, object]:
-    """Returns the fields of log lines about a request."""
-    return fields(
-        request_id=request.origin.decode("utf-8", "replace"),
-        operation=request.operation.decode("utf-8", "replace"),
-    )
-
-
-def _origins(group: Sequence[wire.Request]) -> dict[str, object]:
-    if len(group) == 1:
-        return _origin(group[0])
-    return fields(request_ids=[one.origin.decode("utf-8", "replace") or "-" for one in group])
-
-
 def _reclaims(request: wire.Request) -> bool:
     try:
-        return _operation(request.operation).reclaims
+        return operation_named(request.operation).reclaims
     except KeyError:
         return False
-
-
-def _fault(reason: FaultReason, detail: str) -> Answer:
-    return Answer(Outcome.FAULT, ENCODE(wire.FaultNote(reason, detail)))
-
-
-def _call(hook: Callable[[Any], None], argument: Any) -> None:
-    try:
-        hook(argument)
-    except Exception:
-        logger.exception("a commit hook failed")

@@ -246,6 +246,10 @@ class Fault(Exception):
         self.detail = detail
 
 
+class SchemaTooNew(Exception):
+    """The ledger was written by a newer version of the program."""
+
+
 class Unknown(Exception):
     """The response to a commit was lost. It must not be retried blindly."""
 

@@ -18,7 +18,8 @@ import msgspec
 from etagere import directories
 from etagere.clock import Clock
 from etagere.config import MIB, Config
-from etagere.engine import timeline
+from etagere.engine import interface, timeline
+from etagere.engine.filtering import filter_found, filter_scanned
 from etagere.engine.interface import Counted, Fault, FaultReason, FilteredRows
 from etagere.engine.records import (
     COLLECTIONS,
@@ -51,8 +52,7 @@ DatabaseError = apsw.Error
 """Raised by SQLite, whatever went wrong."""
 
 
-class SchemaTooNew(Exception):
-    """The database was written by a newer version of the program."""
+SchemaTooNew = interface.SchemaTooNew
 
 
 class NotALedger(Exception):
@@ -306,21 +306,8 @@ def scan_filtered(
     passes: Callable[[R], bool],
     bytes_max: int,
 ) -> FilteredRows[K, R]:
-    rows: list[tuple[bytes, bytes]] = []
-    seen_bytes = 0
-    for row in cursor.execute(statements(collection).scan, (*span, limit)):
-        rows.append(row)
-        seen_bytes += len(row[1])
-        if seen_bytes >= bytes_max:
-            break
-    is_cut = len(rows) == limit or seen_bytes >= bytes_max
-    rest = Span(rows[-1][0] + b"\x00", span.stop) if rows and is_cut else None
-    decode = collection.decode
-    passed = [(key, record, len(value)) for key, value in rows if passes(record := decode(value))]
-    keys = collection.unpack_all([key for key, _, _ in passed])
-    found = [(key, record) for key, (_, record, _) in zip(keys, passed, strict=True)]
-    sizes = [size for _, _, size in passed]
-    return FilteredRows(found, sizes, len(rows), seen_bytes, rest)
+    scanned = cursor.execute(statements(collection).scan, (*span, limit))
+    return filter_scanned(collection, scanned, span, limit, passes, bytes_max)
 
 
 def get_filtered(
@@ -332,11 +319,7 @@ def get_filtered(
     packed = [collection.pack(key) for key in keys]
     found = get_many(cursor, collection, packed)
     values = [(key, found[at]) for key, at in zip(keys, packed, strict=True) if at in found]
-    decode = collection.decode
-    passed = [(key, record, len(value)) for key, value in values if passes(record := decode(value))]
-    rows = [(key, record) for key, record, _ in passed]
-    sizes = [size for _, _, size in passed]
-    return FilteredRows(rows, sizes, len(values), sum([len(value) for _, value in values]), None)
+    return filter_found(collection, values, passes)
 
 
 def count(cursor: apsw.Cursor, collection: Collection[Any, Any], span: Span, limit: int) -> Counted:

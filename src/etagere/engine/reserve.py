@@ -1,8 +1,9 @@
 """Reserved disk space, so that operations that free space can run on a full disk.
 
-A delete needs space in the write-ahead log before it can free any. The reserve is a file of
-allocated blocks, released when the disk is full and allocated again when there is space. While it
-is released, only operations that reclaim space run.
+A delete needs space in the write-ahead log before it can free any, and the log needs space in the
+database before it can be restarted. The reserve is a file of allocated blocks, released when the
+disk is full and allocated again when there is space. While it is released, only operations that
+reclaim space run.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ ROOM_FACTOR = 2
 _OPENING_BYTES = 1 << 20
 
 
+def free_bytes(directory: Path) -> int:
+    """Returns the free space of the file system of a directory. May raise OSError."""
+    room = os.statvfs(directory)
+    return room.f_bavail * room.f_frsize
+
+
 def release_if_full(directory: Path) -> None:
     """Releases the reserve if the disk is so full that the ledger could not even be opened."""
     path = directory / RESERVE_NAME
-    room = os.statvfs(directory)
-    if path.exists() and room.f_bavail * room.f_frsize < _OPENING_BYTES:
+    if path.exists() and free_bytes(directory) < _OPENING_BYTES:
         os.truncate(path, 0)
 
 
@@ -50,20 +56,20 @@ class Reserve:
         self.released = True
         os.close(directories.open_private(self._path, os.O_WRONLY | os.O_TRUNC))
 
-    def restore(self) -> bool:
-        """Allocates the reserve if there is enough space; returns whether it is allocated now."""
+    def restore(self, needed_bytes: int = 0) -> bool:
+        """Allocates the reserve if there is enough space besides the bytes that the ledger needs;
+        returns whether it is allocated now."""
         try:
-            self.released = not self._allocate()
+            self.released = not self._allocate(needed_bytes)
         except OSError:
             self.released = True
         return not self.released
 
-    def _allocate(self) -> bool:
+    def _allocate(self, needed_bytes: int) -> bool:
         with os.fdopen(directories.open_private(self._path), "r+b") as file:
             if os.fstat(file.fileno()).st_blocks * 512 >= self._size_bytes:
                 return True
-            room = os.fstatvfs(file.fileno())
-            if room.f_bavail * room.f_frsize < self._size_bytes * ROOM_FACTOR:
+            if free_bytes(self._path.parent) < self._size_bytes * ROOM_FACTOR + needed_bytes:
                 return False
             try:
                 os.posix_fallocate(file.fileno(), 0, self._size_bytes)

@@ -23,6 +23,7 @@ from etagere.config import MIB, Config
 from etagere.engine import ledger
 from etagere.engine.copy_lock import copying
 from etagere.engine.records import SCHEMA, Collection, K, R
+from etagere.engine.reserve import free_bytes
 from etagere.engine.writer import is_served
 
 Progress = Callable[[str, int, int], None]
@@ -36,14 +37,45 @@ Corrupt = apsw.CorruptError
 """Raised where the database file is damaged."""
 
 _TEMPORARY_CACHE_KIB = 64 * 1024
-_PAGES_PER_REPORT = 4_096
+_PAGES_PER_STEP = 512
+"""After each step the length of the log is compared with the free space."""
 _LOG_BYTES_MAX = 1_024 * MIB
 """A copy is abandoned when the write-ahead log is longer than the ledger by this much."""
 _ROWS_PER_READ = 2_000
 
 
 class LogTooLong(Exception):
-    """The ledger changes faster than it can be copied."""
+    """The ledger changes faster than it can be copied, or the disk has no room for its log; the
+    message says which."""
+
+
+class _LogWatch:
+    """Watches the write-ahead log while the ledger is copied, during which it cannot be restarted.
+
+    A checkpoint may need as much space in the database as the log has. A copy is abandoned while
+    there is still that space and the reserve: after that, the writer would refuse what needs
+    space."""
+
+    def __init__(self, directory: Path, config: Config) -> None:
+        self._directory = directory
+        self._reserve_bytes = config.reserve_bytes
+        self._bytes_before = ledger.log_bytes(directory)
+        self._bytes_max = ledger.database_path(directory).stat().st_size + _LOG_BYTES_MAX
+        self._short_bytes = config.log_restart_pages * config.page_bytes
+
+    def check(self) -> None:
+        """Raises `LogTooLong`."""
+        log_bytes = ledger.log_bytes(self._directory)
+        if log_bytes > self._bytes_max:
+            raise LogTooLong("the ledger changes faster than it can be copied")
+        if log_bytes <= max(self._bytes_before, self._short_bytes):
+            return
+        if free_bytes(self._directory) < log_bytes + self._reserve_bytes:
+            raise LogTooLong(
+                f"the disk of {self._directory} is nearly full, and the write-ahead log "
+                f"({log_bytes // MIB} MiB) cannot be restarted while the ledger is copied. Free "
+                "some space, and try again"
+            )
 
 
 class LedgerSnapshot:
@@ -54,7 +86,7 @@ class LedgerSnapshot:
     """
 
     def __init__(self, directory: Path, config: Config, progress: Progress) -> None:
-        """Raises `NotALedger`, `SchemaTooNew` or `DatabaseError`."""
+        """Raises `NotALedger`, `SchemaTooNew`, `LogTooLong` or `DatabaseError`."""
         path = ledger.database_path(directory)
         try:
             with contextlib.ExitStack() as on_failure:
@@ -62,7 +94,8 @@ class LedgerSnapshot:
                 on_failure.callback(connection.close, True)
                 with copying(directory):
                     _begin(connection, path)
-                    self._connection = _copied(connection, directory, progress)
+                    watch = _LogWatch(directory, config)
+                    self._connection = _copied(connection, directory, watch, progress)
                 on_failure.pop_all()
         except apsw.NotADBError:
             raise ledger.NotALedger(f"{path} is not an Étagère ledger") from None
@@ -140,7 +173,7 @@ def copy_ledger(directory: Path, target: Path, config: Config, progress: Progres
     server may be running. Nothing is synced. Raises `NotALedger`, `SchemaTooNew`, `LogTooLong` or
     `DatabaseError`."""
     path = ledger.database_path(directory)
-    log_bytes_max = path.stat().st_size + _LOG_BYTES_MAX
+    watch = _LogWatch(directory, config)
     os.close(directories.open_private(target))
     with contextlib.ExitStack() as stack:
         # Every page is read once.
@@ -160,10 +193,9 @@ def copy_ledger(directory: Path, target: Path, config: Config, progress: Progres
             raise ledger.NotALedger(f"{path} is not an Étagère ledger") from None
         with copy.backup("main", connection, "main") as backup:
             while not backup.done:
-                backup.step(_PAGES_PER_REPORT)
+                backup.step(_PAGES_PER_STEP)
                 progress("ledger", backup.page_count - backup.remaining, backup.page_count)
-                if ledger.log_bytes(directory) > log_bytes_max:
-                    raise LogTooLong("the ledger changes faster than it can be copied")
+                watch.check()
 
 
 def _begin(connection: apsw.Connection, path: Path) -> None:
@@ -190,15 +222,18 @@ def _tune(connection: apsw.Connection) -> None:
     connection.execute(f"PRAGMA temp.cache_size = {-_TEMPORARY_CACHE_KIB}")
 
 
-def _copied(connection: apsw.Connection, directory: Path, progress: Progress) -> apsw.Connection:
+def _copied(
+    connection: apsw.Connection, directory: Path, watch: _LogWatch, progress: Progress
+) -> apsw.Connection:
     """Copies the snapshot to a temporary database, and closes the connection to the original.
     If there is no room for a copy and no server runs, returns the original connection."""
     copy = apsw.Connection("")
     try:
         with copy.backup("main", connection, "main") as backup:
             while not backup.done:
-                backup.step(_PAGES_PER_REPORT)
+                backup.step(_PAGES_PER_STEP)
                 progress("copy", backup.page_count - backup.remaining, backup.page_count)
+                watch.check()
         _tune(copy)
         copy.execute("BEGIN")
     except BaseException as error:

@@ -10,18 +10,17 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import Any
 
 import apsw
-import msgspec
 
 from etagere.clock import Clock, SystemClock
 from etagere.config import Config
-from etagere.engine import ledger, timeline, wire
+from etagere.engine import ledger, timeline
 from etagere.engine.interface import (
     FILTERED_SCAN_BYTES_MAX,
     C,
@@ -30,25 +29,18 @@ from etagere.engine.interface import (
     Fault,
     FaultReason,
     FilteredRows,
-    Operation,
     ReadClass,
     ReadTxn,
     Refused,
     Steps,
     T,
-    Unknown,
     WriteTxn,
-    registered,
 )
-from etagere.engine.records import ENCODE, Collection, K, R, Span
-from etagere.engine.retry import RetryCounters, RetryPolicy, retry_on_conflict
+from etagere.engine.records import Collection, K, R, Span
+from etagere.engine.retry import retry_on_conflict
 from etagere.engine.scheduling import FairScheduler
-from etagere.engine.wire import Outcome
-from etagere.engine.writer import SOCKET_NAME, unix_address
-from etagere.errors import Refusal
-from etagere.metrics.counters import WRITE_SECONDS, Histogram
+from etagere.engine.writer_client import WriterClient
 from etagere.metrics.snapshots import Snapshot
-from etagere.telemetry.context import REQUEST_ID, no_request
 from etagere.telemetry.formats import describe_exception
 
 logger = logging.getLogger(__name__)
@@ -56,16 +48,10 @@ logger = logging.getLogger(__name__)
 # Reads run on the event loop without yielding to it. After this many in a row one yields, so that
 # many readers cannot keep writes from being sent and answered.
 _READS_PER_TURN = 4
-_RECONNECT_SECONDS = 0.02
-_WATCH_SECONDS = 5.0
 _THREADS_MAX = 3
 _STEPPING_MAX = 4
 # How long a read in steps runs before it yields to the event loop; one step may exceed this.
 _STEPPING_TURN_SECONDS = 0.001
-
-_decode_refusal = msgspec.msgpack.Decoder(Refusal).decode
-_decode_fault = msgspec.msgpack.Decoder(wire.FaultNote).decode
-_decode_text = msgspec.msgpack.Decoder(str).decode
 
 
 class ReadTransaction:
@@ -205,16 +191,10 @@ class SqliteEngine:
         self._directory = directory
         self._config = config or Config()
         self._clock = clock or SystemClock()
-        self._policy = RetryPolicy(
-            attempts_max=self._config.conflict_attempts_max,
-            seconds_max=self._config.conflict_seconds_max,
-        )
-        self.retries = RetryCounters()
-        self._write_seconds = Histogram(WRITE_SECONDS)
+        self._writer = WriterClient(directory, self._config)
+        self._policy = self._writer.policy
+        self.retries = self._writer.retries
         self._reads = 0
-        self._writer: _WriterConnection | None = None
-        self._connecting = asyncio.Lock()
-        self._closed = False
         self._reader = self._new_reader()
         self._read = self._reader.read
         self._threads = ThreadPoolExecutor(_THREADS_MAX, "reader")
@@ -284,71 +264,15 @@ class SqliteEngine:
     def _new_reader(self) -> Reader:
         return Reader(self._directory, self._config, self._clock)
 
-    async def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
-        known = registered(operation)
-        payload = ENCODE(command)
-        try:
-            return await self._ask(known, payload)
-        except Conflict:
-            self.retries.conflicts += 1
-        return await retry_on_conflict(
-            lambda: self._ask(known, payload), self._policy, self.retries
-        )
-
-    async def _ask(self, operation: Operation[C, T], payload: bytes) -> T:
-        connection = self._writer
-        if connection is None or connection.lost:
-            connection = await self._connect()
-        began = time.monotonic()
-        outcome, answer = await connection.ask(operation.wire_name, payload)
-        self._write_seconds.observe(time.monotonic() - began)
-        if outcome == Outcome.RESULT:
-            return operation.decode_result(answer)
-        _raise_for(Outcome(outcome), answer)
+    def write(self, operation: Callable[[WriteTxn, C], T], command: C) -> Coroutine[Any, Any, T]:
+        return self._writer.write(operation, command)
 
     def report(self, snapshot: Snapshot) -> None:
         """Adds what it has counted."""
-        retries, seconds = self.retries, self._write_seconds
-        snapshot.add("conflicts", retries.conflicts)
-        # Each conflict is followed by another attempt, except the last ones.
-        snapshot.add("retries", retries.conflicts - retries.gave_up)
-        snapshot.add("retries_exhausted", retries.gave_up)
-        snapshot.add_histogram("write_duration_seconds", seconds.counts, seconds.total)
-
-    async def _connect(self) -> _WriterConnection:
-        """Returns the connection to the writer; connects again if the writer was restarted."""
-        async with self._connecting:
-            if self._closed:
-                raise Fault(FaultReason.UNAVAILABLE, "the engine is closed")
-            if self._writer is not None and not self._writer.lost:
-                return self._writer
-            deadline = time.monotonic() + self._config.writer_start_seconds_max
-            while True:
-                try:
-                    self._writer = await self._open_connection()
-                    # A connection that is already lost would never answer.
-                    if not self._writer.lost:
-                        return self._writer
-                    trouble = "it closed the connection at once"
-                except OSError as error:
-                    trouble = str(error)
-                if time.monotonic() > deadline:
-                    detail = f"the writer process cannot be reached: {trouble}"
-                    raise Fault(FaultReason.UNAVAILABLE, detail)
-                await asyncio.sleep(_RECONNECT_SECONDS)
-
-    async def _open_connection(self) -> _WriterConnection:
-        loop = asyncio.get_running_loop()
-        with unix_address(self._directory / SOCKET_NAME) as address:
-            _, connection = await loop.create_unix_connection(
-                lambda: _WriterConnection(self._config), address
-            )
-        return connection
+        self._writer.report(snapshot)
 
     async def close(self) -> None:
-        self._closed = True
-        if self._writer is not None:
-            self._writer.close()
+        self._writer.close()
         self._threads.shutdown()
         for reader in (self._reader, *self._idle_readers, *self._stepping_readers):
             reader.close()
@@ -366,90 +290,3 @@ async def _run_steps(steps: Steps[T]) -> T:
             if time.perf_counter() - began > _STEPPING_TURN_SECONDS:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
-
-
-def _raise_for(outcome: Outcome, answer: memoryview) -> NoReturn:
-    if outcome is Outcome.REFUSED:
-        raise Refused(_decode_refusal(answer))
-    if outcome is Outcome.CONFLICT:
-        raise Conflict
-    if outcome is Outcome.FAULT:
-        note = _decode_fault(answer)
-        raise Fault(note.reason, note.detail)
-    raise Unknown(_decode_text(answer))
-
-
-class _WriterConnection(asyncio.Protocol):
-    """A connection to the writer. All requests of one iteration of the event loop are sent
-    together, so that the writer commits them together."""
-
-    def __init__(self, config: Config) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._answer_seconds_max = config.writer_answer_seconds_max
-        self._frames = wire.FrameReader(config.frame_bytes_max)
-        self._pending: dict[int, asyncio.Future[tuple[int, memoryview]]] = {}
-        self._unsent: list[bytes] = []
-        self._flush_due = False
-        self._last_id = 0
-        self._watched_id = 0
-        self._watch_deadline = 0.0
-        self.lost = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.WriteTransport", transport)
-        self._watch()
-
-    def ask(self, operation: bytes, command: bytes) -> asyncio.Future[tuple[int, memoryview]]:
-        self._last_id = request_id = self._last_id % wire.REQUEST_ID_MAX + 1
-        answer = self._pending[request_id] = self._loop.create_future()
-        if not self._flush_due:
-            self._flush_soon()
-        origin = REQUEST_ID.get().encode()
-        self._unsent.append(wire.encode_request(request_id, operation, command, origin))
-        return answer
-
-    def _flush_soon(self) -> None:
-        self._flush_due = True
-        self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flush_due = False
-        frames, self._unsent = self._unsent, []
-        if frames and not self.lost:
-            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
-
-    def data_received(self, data: bytes) -> None:
-        for frame in self._frames.feed(data):
-            request_id, outcome, payload = wire.decode_answer(frame)
-            answer = self._pending.pop(request_id, None)
-            if answer is not None and not answer.done():
-                answer.set_result((outcome, payload))
-        # The tasks that were answered run next, and the flush right after them, so that their next
-        # requests are sent one iteration earlier.
-        if not self._flush_due:
-            self._flush_soon()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.lost = True
-        unanswered, self._pending = self._pending, {}
-        for answer in unanswered.values():
-            if not answer.done():
-                answer.set_exception(Unknown("the writer process went away before it answered"))
-
-    def _watch(self) -> None:
-        """Closes the connection if the writer has stopped answering."""
-        if self.lost:
-            return
-        oldest = next(iter(self._pending), 0)
-        now = self._loop.time()
-        if oldest != self._watched_id or not oldest:
-            self._watched_id = oldest
-            self._watch_deadline = now + self._answer_seconds_max
-        elif now > self._watch_deadline:
-            logger.error("no response from the writer for %g s", self._answer_seconds_max)
-            self._transport.abort()
-        self._timer = self._loop.call_later(_WATCH_SECONDS, self._watch, context=no_request())
-
-    def close(self) -> None:
-        self._timer.cancel()
-        self._transport.close()

@@ -1,6 +1,6 @@
 """The engine's kinds of time, as pure functions of a record and the clocks.
 
-`stamp` numbers changes: unique in the store for ever, and increasing whatever the wall clock does.
+`stamp` numbers changes: never reused in the store, and increasing whatever the wall clock does.
 
 `steady_now` measures durations, such as those of leases. When the wall clock is corrected, it
 neither runs backwards nor stops nor jumps, but drifts towards it by at most 500 ppm.
@@ -15,7 +15,9 @@ restart, and every process on the machine computes the same times from the store
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from etagere.clock import TICKS_PER_SECOND, Clock
 from etagere.model.base import Record
@@ -118,7 +120,7 @@ def is_advance_due(timeline: Timeline, clock: Clock) -> bool:
     return not is_ahead or elapsed - timeline.ahead_since >= STEP_DELAY_TICKS
 
 
-class Instant(NamedTuple):
+class Instant(msgspec.Struct, frozen=True, gc=False):
     """One instant, as date and as steady time."""
 
     now: int

@@ -1,10 +1,12 @@
 """The protocol between a front end and the writer.
 
-    request  length u32 · id u32 · name length u16 · origin length u8 · operation name · origin ·
-             command
+    request  length u32 · id u32 · name length u16 · origin length u8 · account length u8 ·
+             epoch u64 · operation name · origin · account · command
     answer   length u32 · id u32 · outcome u8 · payload
 
-The length counts what follows it. The origin is the ID of the client's request, for the log.
+The length counts what follows it. The origin is the ID of the client's request, for the log. The
+epoch is that of the task of the front end (`tasks.py`), 0 if it has none. The account is the one
+that the client writes to, if accounts may move (`account_moves.py`).
 Commands and payloads are MessagePack.
 """
 
@@ -13,15 +15,17 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from etagere.engine.interface import FaultReason
 from etagere.model.base import Part
 
-_REQUEST = struct.Struct("<IIHB")
+_REQUEST = struct.Struct("<IIHBBQ")
 _ANSWER = struct.Struct("<IIB")
-_REQUEST_HEAD = struct.Struct("<IHB")
+_REQUEST_HEAD = struct.Struct("<IHBBQ")
 _ANSWER_HEAD = struct.Struct("<IB")
+_REQUEST_HEAD_BYTES = _REQUEST_HEAD.size
 _LENGTH_BYTES = 4
 _LENGTH = struct.Struct("<I")
 REQUEST_ID_MAX = 2**32 - 1
@@ -48,7 +52,7 @@ class BadFrame(Exception):
     """A peer sent something that is not a frame, or one that is too long."""
 
 
-class Request(NamedTuple):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """One command to run."""
 
     id: int
@@ -56,26 +60,42 @@ class Request(NamedTuple):
     command: memoryview
     origin: bytes = b""
     """The ID of the client's request, or the name of the job; empty: unknown."""
+    epoch: int = 0
+    """The epoch that the operation requires; 0: none."""
+    account: bytes = b""
+    """The account that must be writable; empty: none."""
 
 
-def encode_request(request_id: int, operation: bytes, command: bytes, origin: bytes = b"") -> bytes:
-    length = _REQUEST.size - _LENGTH_BYTES + len(operation) + len(origin) + len(command)
-    head = _REQUEST.pack(length, request_id, len(operation), len(origin))
-    return b"".join((head, operation, origin, command))
+def encode_request(
+    request_id: int,
+    operation: bytes,
+    command: bytes,
+    origin: bytes = b"",
+    epoch: int = 0,
+    account: bytes = b"",
+) -> bytes:
+    rest = b"".join((operation, origin, account, command))
+    length = _REQUEST_HEAD_BYTES + len(rest)
+    return (
+        _REQUEST.pack(length, request_id, len(operation), len(origin), len(account), epoch) + rest
+    )
 
 
 def decode_request(frame: memoryview) -> Request:
     """Decodes a frame without its length field."""
-    if len(frame) < _REQUEST_HEAD.size:
+    if len(frame) < _REQUEST_HEAD_BYTES:
         raise BadFrame(f"a frame of {len(frame)} bytes")
-    request_id, name_length, origin_length = _REQUEST_HEAD.unpack_from(frame)
-    name_end = _REQUEST_HEAD.size + name_length
+    request_id, name_length, origin_length, account_length, epoch = _REQUEST_HEAD.unpack_from(frame)
+    name_end = _REQUEST_HEAD_BYTES + name_length
     origin_end = name_end + origin_length
+    account_end = origin_end + account_length
     return Request(
         request_id,
-        bytes(frame[_REQUEST_HEAD.size : name_end]),
-        frame[origin_end:],
+        bytes(frame[_REQUEST_HEAD_BYTES:name_end]),
+        frame[account_end:],
         bytes(frame[name_end:origin_end]),
+        epoch,
+        bytes(frame[origin_end:account_end]) if account_length else b"",
     )
 
 

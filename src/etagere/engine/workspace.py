@@ -50,20 +50,20 @@ class Workspace:
         self._cursor = cursor
         self._changed: dict[Collection[Any, Any], dict[bytes, Row | None]] = {}
         self._changed_bytes = 0
-        self._recent: dict[At, Record] = {}
+        self._recent: dict[At, Any] = {}
         self._recent_bytes = 0
-        self._less_recent: dict[At, Record] = {}
+        self._less_recent: dict[At, Any] = {}
 
     # Reading
 
     def get(self, collection: Collection[K, R], key: bytes, *, cache: bool) -> R | None:
         at = collection, key
-        record = self._recent.get(at)
+        record: R | None = self._recent.get(at)
         if record is not None:
-            return cast("R", record)
-        record = self._less_recent.get(at)
-        if record is not None:
-            return cast("R", record)
+            return record
+        older: R | None = self._less_recent.get(at)
+        if older is not None:
+            return older
         changed = self._changed.get(collection)
         if changed is not None and key in changed:
             row = changed[key]

@@ -19,6 +19,7 @@ from pathlib import Path
 from etagere.clock import Clock
 from etagere.config import Config
 from etagere.engine import ledger, reserve, wire
+from etagere.engine.group_writer import GroupWriter
 from etagere.engine.groups import Writer
 from etagere.gc_tuning import tune_gc
 from etagere.metrics.snapshots import Snapshot
@@ -27,7 +28,6 @@ from etagere.processes import EXIT_FINAL, ProcessHealth, StatusSocket, end_witho
 logger = logging.getLogger(__name__)
 
 SOCKET_NAME = "writer.sock"
-_RESERVE_SECONDS = 1.0
 _LISTEN_AGAIN_SECONDS = 1.0
 _RECEIVE_BYTES = 1 << 20
 _SOCKET_BUFFER_BYTES = 4 << 20
@@ -108,8 +108,8 @@ class _Peer:
         self.unsent = b""
         self.received_at = 0.0
         self.waiting_since = 0.0
-        """When the oldest of the requests arrived. If a group has left some of them, these are
-        taken to be of the last ones that arrived."""
+        """When the oldest of the requests arrived. If a group has left some of them, the
+        time at which the latest arrived counts."""
 
 
 class WriterService:
@@ -117,7 +117,7 @@ class WriterService:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: GroupWriter,
         listener: socket.socket,
         lifeline: int,
         config: Config,
@@ -153,18 +153,13 @@ class WriterService:
         """Serves until it is stopped, or until the supervisor and all front ends are gone."""
         signal.signal(signal.SIGTERM, self._stop)
         signal.set_wakeup_fd(self._waker)
-        reserve_due = 0.0
         while not self._stopping and (self._peers or not self._orphaned):
             waiting = any(peer.requests for peer in self._peers.values())
             if not self._receive(0 if waiting else self._writer.idle_seconds):
                 if not waiting:
                     self._writer.idle()
-            else:
-                if time.monotonic() >= reserve_due:
-                    self._writer.restore_reserve()
-                    reserve_due = time.monotonic() + _RESERVE_SECONDS
-                if not waiting and len(self._peers) > 1:
-                    self._yield_to_front_ends()
+            elif not waiting and len(self._peers) > 1:
+                self._yield_to_front_ends()
             group = self._next_group()
             if group:
                 self._run_group(group)

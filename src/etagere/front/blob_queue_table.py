@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from etagere.bodies.collector import Collector
 from etagere.front.process import JOB_PAUSE_SECONDS, Assembly, FrontEndContext
 from etagere.jobs.copying import BLOB_COPIES, Copying
 from etagere.jobs.folding import JOBS as FOLDING_JOBS
@@ -11,7 +10,6 @@ from etagere.jobs.indexing import DROP_UNUSED_SECONDS, STORE_USES_SECONDS, Index
 from etagere.jobs.purging import purge
 from etagere.jobs.read_recording import PAUSE_SECONDS, ReadRecording
 from etagere.jobs.supervision import Job
-from etagere.opens.remote import RemoteOpens
 from etagere.protocol.blob.service import BlobService
 from etagere.protocol.queue.service import QueueService
 from etagere.protocol.sources.opening import Sources
@@ -24,10 +22,14 @@ def assemble(context: FrontEndContext) -> Assembly:
     """Returns the services, with the jobs that maintain the whole store."""
     engine, store, settings = context.engine, context.store, context.settings
     common = engine, context.authenticator, context.access_log
-    collector = Collector(context.directory, engine, store, context.config)
-    opens = RemoteOpens(context.directory)
+    collector = context.storage.new_collector()
     sources = Sources(
-        engine, store, context.authenticator, settings.copy_sources, context.ports, opens
+        engine,
+        store,
+        context.authenticator,
+        settings.copy_sources,
+        context.ports,
+        context.storage.file_process,
     )
     copying = Copying(engine, store, context.coordinator, BLOB_COPIES)
     folding = Folding(engine, store)

@@ -17,12 +17,16 @@ from etagere.opens.contents import FileContents
 from etagere.opens.remote import OpensServer
 from etagere.opens.table import OpenTable
 from etagere.protocol.file.service import FileService
+from etagere.protocol.smb.draining import AccountDrains
 from etagere.protocol.smb.services import SmbServices
+from etagere.protocol.smb.session_table import SessionTable
 from etagere.protocol.sources.opening import Sources
 
 SERVICES = ("file", "smb")
 _NETBIOS_NAME_CHARACTERS_MAX = 15
 _GUID_BYTES = 16
+_DRAIN_PAUSE_SECONDS = 1.0
+"""How often the process looks for accounts that are to move to another cell."""
 _GATHERED_PART = 3
 """The part of the memory budget that gathered writes may take."""
 
@@ -60,7 +64,8 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
         ("close sources", sources.close),
         ("end deletions", opens.close),
     ]
-    smb = contents = None
+    smb = contents = drains = None
+    sessions = SessionTable()
     if settings.smb:
         clock = SystemClock()
         contents = FileContents(
@@ -72,6 +77,10 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
             bytes_max=context.config.memory_budget_bytes // _GATHERED_PART,
         )
         closing.append(("store gathered writes", contents.close))
+    if settings.account_map is not None:
+        drains = AccountDrains(engine, opens, contents, sessions)
+        jobs.append(Job("draining accounts", drains.run, _DRAIN_PAUSE_SECONDS))
+    if contents is not None:
         smb = SmbServices(
             engine,
             opens,
@@ -80,7 +89,10 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
             SystemClock(),
             guid=os.urandom(_GUID_BYTES),
             name=_netbios_name(socket.gethostname()),
+            drains=drains,
+            session_table=sessions,
             slow_seconds=context.config.slow_seconds,
+            cells=context.authenticator.cells,
         )
     others = OpensServer(context.directory, opens, contents)
     # Closed last: without it, other processes would miss the gathered writes.

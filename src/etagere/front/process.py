@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from etagere import allocation
-from etagere.bodies.files import FileBodyStore
 from etagere.config import Config
-from etagere.coordination.local import LocalCoordinator
-from etagere.engine.sqlite import SqliteEngine
+from etagere.coordination.interface import Coordinator
+from etagere.front.storage import MaintainedBodyStore, MeasuredEngine, ProcessStorage, Storage
 from etagere.gc_tuning import tune_gc
 from etagere.jobs.health import ChildHealth, answering, reach_writer
 from etagere.jobs.supervision import Job, JobSupervisor
@@ -51,6 +50,8 @@ from etagere.tls.contexts import ServerTls
 from etagere.tls.reloading import reload_on_signal
 
 if TYPE_CHECKING:
+    from etagere.front.forwarding import ForwardedConnections
+    from etagere.protocol.rest.cells import Cells
     from etagere.protocol.rest.user_authentication import UserAuthenticator
 
 logger = logging.getLogger(__name__)
@@ -75,13 +76,23 @@ class FrontEndContext:
     settings: Settings
     ports: Mapping[str, int]
     """The ports of all REST services, by name."""
-    engine: SqliteEngine
-    coordinator: LocalCoordinator
-    store: FileBodyStore
+    storage: ProcessStorage
     authenticator: Authenticator
     access_log: AccessLog
     share: FrontEndShare
     memory: MemoryBudget
+
+    @property
+    def engine(self) -> MeasuredEngine:
+        return self.storage.engine
+
+    @property
+    def coordinator(self) -> Coordinator:
+        return self.storage.coordinator
+
+    @property
+    def store(self) -> MaintainedBodyStore:
+        return self.storage.store
 
 
 StopStep = tuple[str, Callable[[], Awaitable[object]]]
@@ -113,6 +124,7 @@ class FrontEnd:
     directory: Path
     config: Config
     settings: Settings
+    storage: Storage
     sockets: Mapping[str, socket.socket]
     """By the names of the services that these front ends serve, of which SMB is one."""
     ports: Mapping[str, int]
@@ -126,6 +138,8 @@ class FrontEnd:
     """The rows of these front ends in the table."""
     users: UserAuthenticator | None = None
     """Verifies bearer tokens; None: they are not accepted."""
+    forwarded: ForwardedConnections | None = None
+    """What other nodes of a cluster forward to this one."""
 
     def main(self, name: str, number: int) -> ChildMain:
         """Returns the main function of a child process, which is the front end with this row in the
@@ -133,29 +147,38 @@ class FrontEnd:
         return lambda lifeline: uvloop.run(self._run(name, number, lifeline))
 
     async def _run(self, name: str, number: int, lifeline: int) -> None:
-        allocation.keep_memory()  # before there are threads
-        stopped = stop_signal(lifeline)
-        asyncio.get_running_loop().set_exception_handler(handle_loop_error)
-        context = self._context(name, number)
+        await self.serve(name, number, begin_process(lifeline))
+
+    async def serve(self, name: str, number: int, stopped: asyncio.Event) -> None:
+        """Serves requests until `stopped` is set."""
+        context = await self._context(name, number)
         assembly = self.assemble(context)
         servers = self._start_servers(assembly, context)
         rest = [server for server in servers if isinstance(server, HttpServer)]
         reload_on_signal(self.tls, name, rest)
-        jobs = _start_jobs(context, [*assembly.jobs, *(self.users.jobs() if self.users else ())])
+        user_jobs = self.users.jobs() if self.users else ()
+        jobs = _start_jobs(context, [*assembly.jobs, *user_jobs, *self._cell_jobs(context, number)])
         tune_gc()
         sys.setswitchinterval(_THREAD_TURN_SECONDS)
         # Also shows that the writer answers.
         await context.engine.write(discard_stale, PurgeStagings())
         sources = _metric_sources(context, assembly, servers, jobs)
+        # The process that serves files gets relayed requests from the others.
+        from_nodes = self.forwarded if "file" in self.sockets else context.storage.relayed
+        if from_nodes is not None:
+            names = [service.name for service in assembly.services]
+            from_nodes.start(dict(zip([*names, "smb"], servers, strict=False)))
         with answering(
             self.directory, name, lambda: self._health(jobs), lambda: _take_snapshot(sources)
         ):
             self.announce()
             await stopped.wait()
         await run_all_steps(
+            *(() if from_nodes is None else (("refuse other nodes", from_nodes.stop),)),
             ("drain connections", lambda: _drain(servers)),
             ("stop jobs", jobs.stop),
             *assembly.closing,
+            *_closing_cells(context),
             ("close the store", context.store.close),
             ("close the engine", context.engine.close),
         )
@@ -165,38 +188,57 @@ class FrontEnd:
         expires = None if self.tls is None else self.tls.expires
         return ChildHealth(os.getpid(), time.time(), jobs.health(), expires)
 
-    def _context(self, name: str, number: int) -> FrontEndContext:
-        engine = SqliteEngine(self.directory, self.config)
-        coordinator = LocalCoordinator(self.directory)
+    def _cell_jobs(self, context: FrontEndContext, number: int) -> Sequence[Job]:
+        """Returns the jobs of a cell, for one front end of a node."""
+        registration = context.storage.registration
+        if registration is None or number:
+            return ()
+        from etagere.jobs import purging_accounts  # noqa: PLC0415
+        from etagere.jobs.registering import ACCOUNTS_SECONDS, NODE_SECONDS  # noqa: PLC0415
+
+        engine, coordinator = context.engine, context.coordinator
+        return (
+            Job(
+                "purging accounts",
+                lambda: purging_accounts.purge_accounts(engine, coordinator),
+                JOB_PAUSE_SECONDS,
+            ),
+            Job("registering the node", registration.register_node, NODE_SECONDS),
+            Job("registering accounts", registration.register_accounts, ACCOUNTS_SECONDS),
+        )
+
+    async def _context(self, name: str, number: int) -> FrontEndContext:
+        share = FrontEndShare(self.table, number, self.numbers)
+        memory = MemoryBudget(self.config.memory_budget_bytes, share)
+        storage = await self.storage.open(self.config, name, memory)
         policies = {
             "blob": containers.policies_of,
             "queue": queues.policies_of,
             "table": tables.policies_of,
             "file": shares.policies_of,
         }
-        share = FrontEndShare(self.table, number, self.numbers)
+        cells = _cells(storage, self.settings, memory)
         return FrontEndContext(
             self.directory,
             self.config,
             self.settings,
             self.ports,
-            engine,
-            coordinator,
-            FileBodyStore(self.directory, engine, self.config, coordinator=coordinator),
-            Authenticator(engine, self.settings, policies, self.users),
+            storage,
+            Authenticator(storage.engine, self.settings, policies, self.users, cells),
             AccessLog(
                 self.settings.log_format if self.settings.access_log else None,
                 name,
                 self.config.slow_seconds,
             ),
             share,
-            MemoryBudget(self.config.memory_budget_bytes, share),
+            memory,
         )
 
     def _start_servers(
         self, assembly: Assembly, context: FrontEndContext
     ) -> Sequence[HttpServer | SmbServer]:
-        pool = ConnectionPool(self.config.connections_max)
+        coordinator = context.coordinator
+        pool = ConnectionPool(self.config.connections_max, lambda: coordinator.is_draining)
         services, share, memory = assembly.services, context.share, context.memory
         servers: list[HttpServer | SmbServer] = [
             HttpServer(
@@ -237,6 +279,21 @@ def _start_jobs(context: FrontEndContext, jobs: Sequence[Job]) -> JobSupervisor:
     return supervisor
 
 
+def _cells(storage: ProcessStorage, settings: Settings, memory: MemoryBudget) -> Cells | None:
+    if storage.account_map is None:
+        return None
+    from etagere.front.cells import cells_of  # noqa: PLC0415
+
+    return cells_of(storage.engine, storage.account_map, settings, memory)
+
+
+def _closing_cells(context: FrontEndContext) -> Sequence[StopStep]:
+    cells, account_map = context.authenticator.cells, context.storage.account_map
+    if cells is None or account_map is None:
+        return ()
+    return ("close relays", cells.relay.close), ("close the account map", account_map.close)
+
+
 def _metric_sources(
     context: FrontEndContext,
     assembly: Assembly,
@@ -273,6 +330,13 @@ async def _drain(servers: Sequence[HttpServer | SmbServer]) -> None:
             logger.error("could not drain a port while stopping", exc_info=error)
 
 
+def begin_process(lifeline: int) -> asyncio.Event:
+    """Prepares a child process; returns an event as `stop_signal`."""
+    allocation.keep_memory()  # before there are threads
+    asyncio.get_running_loop().set_exception_handler(handle_loop_error)
+    return stop_signal(lifeline)
+
+
 def stop_signal(lifeline: int) -> asyncio.Event:
     """Returns an event that is set when the supervisor stops this process, or is gone."""
     stopped = asyncio.Event()
@@ -289,15 +353,20 @@ def stop_signal(lifeline: int) -> asyncio.Event:
 
 
 class ReadyBarrier:
-    """Runs a callback in the last of several processes to become ready, once."""
+    """Runs a callback in the last of several processes to become ready, once. A process may call it
+    more than once."""
 
     def __init__(self, processes: int, do: Callable[[], None]) -> None:
         self._do = do
+        self._is_ready = False
         self._tokens, given = os.pipe2(os.O_NONBLOCK)
         os.write(given, _NOT_THE_LAST * (processes - 1) + _THE_LAST)
         os.close(given)
 
     def __call__(self) -> None:
+        if self._is_ready:
+            return
+        self._is_ready = True
         # There is no token left for a process that was restarted.
         with contextlib.suppress(BlockingIOError):
             if os.read(self._tokens, 1) == _THE_LAST:

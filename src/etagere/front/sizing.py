@@ -20,9 +20,12 @@ def workers_for_cores() -> int:
     return min(len(os.sched_getaffinity(0)), DEFAULT_WORKERS_MAX)
 
 
-def config_of_front_end(config: Config, front_ends: int, descriptors_max: int) -> Config:
-    """Returns the limits of each front end. `descriptors_max` is what each process may have."""
-    config = _for_descriptors(descriptors_max, _for_one_of(front_ends, config))
+def config_of_front_end(
+    config: Config, front_ends: int, descriptors_max: int, *, relays: bool
+) -> Config:
+    """Returns the limits of each front end. `descriptors_max` is what each process may have;
+    `relays` says whether it relays requests to other cells."""
+    config = _for_descriptors(descriptors_max, _for_one_of(front_ends, config), relays=relays)
     return _for_memory(_memory_bytes(), config)
 
 
@@ -32,13 +35,17 @@ def _for_one_of(workers: int, config: Config) -> Config:
     return replace(config, page_cache_bytes=cache_bytes)
 
 
-def _for_descriptors(descriptors_max: int, config: Config) -> Config:
+def _for_descriptors(descriptors_max: int, config: Config, *, relays: bool) -> Config:
     """Divides the descriptors of a front end: half for connections, a quarter for open segments,
     and the rest for the ledger, for new segments, for uploads and downloads, which duplicate those
-    of their connections, and for the sources of copies."""
+    of their connections, and for the sources of copies. A relayed request needs a connection to a
+    node of another cell besides that of its client."""
+    descriptors_per_connection = 2 if relays else 1
     return replace(
         config,
-        connections_max=min(config.connections_max, descriptors_max // 2),
+        connections_max=min(
+            config.connections_max, descriptors_max // 2 // descriptors_per_connection
+        ),
         segment_files_max=min(config.segment_files_max, descriptors_max // 4),
     )
 

@@ -30,6 +30,7 @@ from etagere.model.copies import CopyRef, FailCopy, FinishCopy, RecordProgress, 
 from etagere.model.file_copies import FileCopyRef
 from etagere.operations.blob import pending_copies
 from etagere.operations.file import pending_copies as pending_file_copies
+from etagere.telemetry.context import ACCOUNT
 
 logger = logging.getLogger(__name__)
 
@@ -140,6 +141,8 @@ class Copying(Generic[Ref]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, copy_ref: Ref, source: CopySource, md5: bytes | None) -> None:
+        # A copy that has begun may end while its account is frozen.
+        ACCOUNT.set("")
         try:
             async with asyncio.timeout(_SECONDS_MAX):
                 await self._read(copy_ref, source, md5)

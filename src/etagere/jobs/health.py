@@ -43,6 +43,8 @@ WRITER_SECONDS_MAX: Final = 15.0
 _HEALTH_QUERY: Final = b"?"
 _METRICS_QUERY: Final = b"m"
 _ANSWER_BYTES_MAX: Final = SNAPSHOT_BYTES_MAX
+_RETRY_SECONDS: Final = 0.1
+"""The interval of the check whether a process that has not answered is still running."""
 
 D = TypeVar("D")
 
@@ -161,29 +163,55 @@ def ask_metrics(directory: Path, names: Iterable[str], seconds_max: float) -> di
 def _query(
     directory: Path, names: Iterable[str], query: bytes, seconds_max: float
 ) -> dict[str, bytes]:
-    """Returns the answers of these processes by their names."""
+    """Returns the answers of these processes by their names. A process that ends meanwhile is not
+    waited for, unless another one has taken its place."""
     answers: dict[str, bytes] = {}
     with contextlib.ExitStack() as opened:
-        waiting: dict[socket.socket, str] = {}
+        waiting: dict[socket.socket, _QueriedProcess] = {}
         for name in names:
             asker = opened.enter_context(
                 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
             )
             asker.bind("")  # to an address of the kernel's choice, which is no file
-            with (
-                contextlib.suppress(OSError),
-                unix_address(socket_path(directory, name)) as address,
-            ):
-                asker.connect(address)
-                asker.send(query)
-                waiting[asker] = name
+            asked = _QueriedProcess(name, socket_path(directory, name))
+            if asked.query(asker, query):
+                waiting[asker] = asked
         deadline = time.monotonic() + seconds_max
         while waiting and (left := deadline - time.monotonic()) > 0:
-            for asker in select.select(list(waiting), [], [], left)[0]:
-                name = waiting.pop(asker)
+            answering = select.select(list(waiting), [], [], min(left, _RETRY_SECONDS))[0]
+            for asker in answering:
+                name = waiting.pop(asker).name
                 with contextlib.suppress(OSError):
                     answers[name] = asker.recv(_ANSWER_BYTES_MAX)
+            if not answering:
+                waiting = {
+                    asker: asked for asker, asked in waiting.items() if asked.query(asker, query)
+                }
     return answers
+
+
+class _QueriedProcess:
+    """A process that was queried, by the file of its socket."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name = name
+        self._path = path
+        self._file = (0, 0)
+
+    def query(self, asker: socket.socket, query: bytes) -> bool:
+        """Sends a query, unless this process has got it already; returns whether it is running."""
+        try:
+            status = self._path.stat()
+            file = status.st_ino, status.st_ctime_ns  # inode numbers are used again
+            # The kernel does not report that a process with an unanswered query has ended.
+            with unix_address(self._path) as address:
+                asker.connect(address)
+            if file != self._file:
+                asker.send(query)
+        except OSError:
+            return False
+        self._file = file
+        return True
 
 
 def server_status(directory: Path, seconds_max: float) -> SupervisorStatus | None:

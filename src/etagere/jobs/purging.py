@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from etagere.coordination.interface import Coordinator
@@ -23,8 +23,10 @@ TASK: Final = "purging"
 
 Steps = tuple[tuple[Callable[[WriteTxn, Any], int], Any], ...]
 """Operations that return how much they removed, and 0 when nothing is left."""
+Work = Mapping[Callable[[ReadTxn, None], bool], Steps]
+"""The operations to run, by a read that tells whether there may be something to do."""
 
-_WORK: Final[dict[Callable[[ReadTxn, None], bool], Steps]] = {
+_WORK: Final[Work] = {
     purging.may_purge: (
         (purging.purge_containers, purging.PurgeContainers()),
         (discard_stale, PurgeStagings()),
@@ -44,22 +46,23 @@ _WORK: Final[dict[Callable[[ReadTxn, None], bool], Steps]] = {
     ),
     delegation.may_purge: ((delegation.purge_delegating_users, delegation.PurgeDelegatingUsers()),),
 }
-"""The operations to run, by a read that tells whether there may be something to do."""
 
 
-async def purge(engine: Engine, coordinator: Coordinator) -> None:
+async def purge(
+    engine: Engine, coordinator: Coordinator, work: Work = _WORK, task: str = TASK
+) -> None:
     """Runs one round, in steps of a few milliseconds, so that requests do not wait for a container
     with a million blobs. Only one process purges at a time, because others would use the time that
     it leaves to requests."""
-    async with coordinator.sole_worker(TASK) as is_sole:
-        if is_sole:
-            await _purge_all(engine)
+    async with coordinator.sole_worker(task) as lock:
+        if lock is not None:
+            await _purge_all(engine, work)
 
 
-async def _purge_all(engine: Engine) -> None:
+async def _purge_all(engine: Engine, work: Work) -> None:
     """Purges all services. An error in one does not prevent the others."""
     errors: list[Exception] = []
-    for may_purge, steps in _WORK.items():
+    for may_purge, steps in work.items():
         try:
             if await engine.read(may_purge, None):
                 await _purge(engine, steps)

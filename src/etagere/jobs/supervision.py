@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from etagere.coordination.interface import CoordinatorUnavailable
 from etagere.engine.interface import Conflict, Fault, Unknown
 from etagere.metrics.snapshots import Snapshot
 from etagere.telemetry.context import REQUEST_ID
@@ -30,7 +31,7 @@ class RoundFailed(Exception):
     """A round failed for a reason that the message explains; a traceback would not."""
 
 
-_EXPECTED_ERRORS = (Fault, Unknown, Conflict, RoundFailed)
+_EXPECTED_ERRORS = (Fault, Unknown, Conflict, CoordinatorUnavailable, RoundFailed)
 """Errors whose causes are known, such as those that the engine reports: a traceback explains
 nothing."""
 

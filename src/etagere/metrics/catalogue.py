@@ -11,7 +11,12 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
-from etagere.metrics.counters import GROUP_OPERATIONS, REQUEST_SECONDS, WRITE_SECONDS
+from etagere.metrics.counters import (
+    GROUP_OPERATIONS,
+    GROUP_ROUND_TRIPS,
+    REQUEST_SECONDS,
+    WRITE_SECONDS,
+)
 
 PREFIX: Final = "etagere_"
 PROCESS_LABEL: Final = "process"
@@ -83,6 +88,20 @@ METRICS: Final = (
     Metric("writer_queue_wait_seconds", HISTOGRAM,
            "How long the oldest operation of each group waited.", (), WRITE_SECONDS),
     Metric("writer_queue_operations", GAUGE, "Operations that wait for the writer."),
+    # The engine of a cluster
+    Metric("database_reads", COUNTER,
+           "Reads from PostgreSQL: `validated` on remembered records, or in a `transaction`.",
+           ("kind",)),
+    Metric("database_validations", COUNTER,
+           "Statements that validated reads: one round trip for all that had arrived."),
+    Metric("database_validation_misses", COUNTER,
+           "Records that these statements returned: they were not remembered, or had changed."),
+    Metric("database_group_round_trips", HISTOGRAM,
+           "Round trips to PostgreSQL of a group of writes.", (), GROUP_ROUND_TRIPS),
+    Metric("database_wrong_predictions", COUNTER,
+           "Write operations that ran again, because a record or the time was not as predicted."),
+    Metric("database_connections_lost", COUNTER,
+           "Connections to PostgreSQL that were lost, or given up, while reads waited."),
     # SMB
     Metric("smb_sessions", GAUGE, "Sessions of SMB clients."),
     Metric("smb_tracked_shares", GAUGE, "Shares that SMB clients are connected to."),
@@ -106,6 +125,8 @@ METRICS: Final = (
     Metric("process_restarts", COUNTER, "How often the supervisor has restarted a process."),
     Metric("process_cpu_seconds", COUNTER, "CPU time of a process."),
     Metric("process_resident_memory_bytes", GAUGE, "Resident memory of a process."),
+    Metric("certificate_expiry_timestamp_seconds", GAUGE,
+           "Time at which the certificate that a front end uses expires; only with TLS."),
     # The store
     Metric("ready", GAUGE, "Whether the server is ready, as /readyz says.", of_process=False),
     Metric("disk_free_bytes", GAUGE, "Free space of the file system of the data directory.",

@@ -14,6 +14,7 @@ UNKNOWN: Final = "unknown"
 REQUEST_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 30.0)
 WRITE_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
 GROUP_OPERATIONS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+GROUP_ROUND_TRIPS: Final = (1, 2, 3, 4, 6, 8, 16, 32)
 """The upper bounds of the buckets of histograms, inclusive."""
 
 
@@ -65,8 +66,10 @@ class ServiceCounters:
             counters = self._operations[operation]
         except KeyError:
             counters = self._operations[operation] = OperationCounters()
-        statuses = counters.statuses
-        statuses[status] = statuses.get(status, 0) + 1
+        try:
+            counters.statuses[status] += 1
+        except KeyError:
+            counters.statuses[status] = 1
         # As `observe`, without the call.
         histogram = counters.seconds
         histogram.counts[bisect_left(REQUEST_SECONDS, seconds)] += 1
@@ -113,6 +116,22 @@ class WriterCounters:
             ("writer_group_operations", self.group_operations),
         ):
             snapshot.add_histogram(metric, histogram.counts, histogram.total)
+
+
+class ClusterWriterCounters(WriterCounters):
+    """The groups that the writer of a node has run in PostgreSQL."""
+
+    def __init__(self, outcomes: type[enum.IntEnum]) -> None:
+        super().__init__(outcomes)
+        self.group_round_trips = Histogram(GROUP_ROUND_TRIPS)
+        self.wrong_predictions = 0
+        """Operations that ran again, because a record or the time was not as predicted."""
+
+    def report(self, snapshot: Snapshot) -> None:
+        super().report(snapshot)
+        round_trips = self.group_round_trips
+        snapshot.add_histogram("database_group_round_trips", round_trips.counts, round_trips.total)
+        snapshot.add("database_wrong_predictions", self.wrong_predictions)
 
 
 class SmbCounters(ServiceCounters):

@@ -7,6 +7,8 @@ collector does not track them.
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 
@@ -33,3 +35,10 @@ class Command(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class Result(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The output of an operation, where a record is not enough."""
+
+
+class KeyEnum(enum.Enum):
+    """An enumeration whose members are keys of tables that every request looks up. `Enum` hashes
+    the names of members, which takes ten times as long."""
+
+    __hash__ = object.__hash__

@@ -195,7 +195,10 @@ class Segment(Record, frozen=True):
     closed: bool = False
     """Whether sealing has begun: nothing in it gets a first reference any more."""
     counted_to: int = 0
-    """While it is being sealed: `DeadTotal` contains the dead bytes before this offset."""
+    """While it is being sealed: `DeadTotal` contains the dead extents before this offset,"""
+    covered_bytes: int = 0
+    """and live and dead extents before it have this many bytes. What they do not cover of `length`
+    is dead as well."""
 
 
 class Counter(Record, frozen=True):

@@ -13,7 +13,7 @@ import enum
 import uuid
 from typing import ClassVar, Final
 
-from etagere.model.base import Part
+from etagere.model.base import KeyEnum, Part
 
 
 class LeaseKind(enum.Enum):
@@ -25,7 +25,7 @@ class LeaseKind(enum.Enum):
     FILE = "file"
 
 
-class LeaseState(enum.Enum):
+class LeaseState(KeyEnum):
     """The state of a lease at a given time, as it is reported."""
 
     AVAILABLE = "available"

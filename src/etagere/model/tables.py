@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from etagere.model.base import Command, Part, Record, Result
+from etagere.model.base import Command, KeyEnum, Part, Record, Result
 from etagere.model.service import SignedIdentifier
 
 
@@ -137,7 +137,7 @@ class SetTableAccess(Command, frozen=True):
 # Entities
 
 
-class ChangeKind(enum.Enum):
+class ChangeKind(KeyEnum):
     """The kind of a change of an entity."""
 
     INSERT = "insert"

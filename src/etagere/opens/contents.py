@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeVar
 
-from etagere.bodies.contents import Plan
+from etagere.bodies.plans import Plan
 from etagere.bodies.store import BodyCorrupt, BodyReader, BodyStore
 from etagere.clock import Clock
 from etagere.config import MIB
@@ -36,6 +36,7 @@ from etagere.operations.file.writes import (
     locate_bytes,
 )
 from etagere.rules.file_ranges import FILE_BYTES_MAX
+from etagere.telemetry.context import ACCOUNT
 
 logger = logging.getLogger(__name__)
 
@@ -346,12 +347,22 @@ class FileContents:
         if entry.snapshot is None:
             await share.gathered.flush(entry.id)
 
+    async def flush_account(self, account: str) -> None:
+        """Makes everything durable that was written to the files of an account; as `flush`."""
+        files = [file for file in self._files.values() if file.share.account == account]
+        for failure in await asyncio.gather(
+            *(file.flush() for file in files), return_exceptions=True
+        ):
+            if failure is not None:
+                raise failure
+
     def now(self) -> int:
         """Returns the wall clock; as in `Storage`."""
         return self._clock.wall()
 
     async def store(self, file: GatheredFile, layer: Layer) -> bool:
         """Stores a layer; as in `Storage`."""
+        ACCOUNT.set(file.share.account)  # a request for another file may have started the task
         try:
             return await store_layer(self._engine, self._store, file.ref, layer)
         except Unknown:

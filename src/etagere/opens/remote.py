@@ -42,7 +42,12 @@ _MESSAGE_BYTES_MAX: Final = 64 << 10
 _REQUEST_SECONDS_MAX: Final = 5.0
 _OPERATION_SECONDS_MAX: Final = 30.0
 """How long an operation may take once it is admitted. SMB clients wait for it."""
+_STORE_SECONDS_MAX: Final = 15.0
+"""How much longer than for the opens another process waits until it is admitted: what was written
+to the file is stored before. A node that hangs does not answer at all."""
 _LENGTH: Final = struct.Struct("<I")
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class RestOpens(Protocol):
@@ -141,15 +146,14 @@ class RemoteOpens:
         return await again_if_path_changes(lambda: self._run(asked, run))
 
     async def _run(self, asked: _Asked, run: Callable[[EntryPath], Awaitable[T]]) -> T:
-        try:
-            with unix_address(self._path) as address:
-                reader, writer = await asyncio.open_unix_connection(address)
-        except (FileNotFoundError, ConnectionRefusedError):
-            # The file process is being started: nothing is open.
+        streams = await self._connect()
+        if streams is None:
             return await run(asked.path)
+        reader, writer = streams
         try:
-            await _send(writer, asked)
-            answer = _decode_answer(await _receive(reader))
+            async with asyncio.timeout(asked.seconds_max + _STORE_SECONDS_MAX):
+                await _send(writer, asked)
+                answer = _decode_answer(await _receive(reader))
             if isinstance(answer, _NotAdmitted):
                 raise Refused(Refusal(answer.code, dict(answer.facts)))
             if isinstance(answer, _Failed):
@@ -159,6 +163,14 @@ class RemoteOpens:
             raise Refused(Refusal("ServerBusy")) from None
         finally:
             writer.close()
+
+    async def _connect(self) -> Streams | None:
+        """Returns a connection to the file process; None if nothing can be open."""
+        try:
+            with unix_address(self._path) as address:
+                return await asyncio.open_unix_connection(address)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return None  # it is being started
 
 
 async def store_writes(directory: Path, seconds_max: float) -> bool:

@@ -120,6 +120,12 @@ class ShareOpens:
             or self.gathered
         )
 
+    @property
+    def is_used_over_smb(self) -> bool:
+        """Whether SMB clients are connected to the share, or something that they did is not in the
+        ledger yet."""
+        return bool(self.clients or self.deletions or self.gathered)
+
     # Opens
 
     def open(

@@ -34,6 +34,7 @@ from etagere.opens.share import HandleSupply, ShareOpens
 from etagere.operations.file import entries, shares
 from etagere.operations.file.tree import LocatedEntry, is_path_change, locate_entry, path_changed
 from etagere.rules.opens import RestAccess
+from etagere.telemetry.context import ACCOUNT
 
 T = TypeVar("T")
 
@@ -298,6 +299,11 @@ class OpenTable:
         share.clients -= 1
         self._forget_if_idle(share)
 
+    def is_used_over_smb(self, account: str) -> bool:
+        """Returns whether SMB clients use a share of an account."""
+        shares = self._shares.values()
+        return any(one.is_used_over_smb for one in shares if one.name.account == account)
+
     def find(self, name: ShareName, share_id: bytes) -> ShareOpens | None:
         """Returns the opens of a share, or None if it is not tracked."""
         share = self._shares.get(name.key)
@@ -347,6 +353,7 @@ class OpenTable:
 
     async def _delete(self, path: EntryPath, is_directory: bool) -> None:
         command = DeleteEntry(path, is_directory)
+        ACCOUNT.set(path.ref.share.account)  # any client may have closed the last handle
         try:
             await self._engine.write(entries.delete_entry, command)
         except Unknown:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from etagere.engine.account_moves import ACCOUNT_MOVES, require_writable
 from etagere.engine.interface import (
     EXCLUSIVE,
     ReadTxn,
@@ -55,6 +56,12 @@ def add_account(txn: WriteTxn, command: AddAccount) -> Account:
     abort_if(check_key(command.key1) or check_key(command.key2))
     key = (command.name,)
     abort_if(check_absent(command.name, txn.get(ACCOUNTS, key, EXCLUSIVE)))
+    move = txn.get(ACCOUNT_MOVES, key, EXCLUSIVE)
+    if move is not None:
+        # Another account had this name, and has moved to another cell.
+        if not move.is_purged:
+            raise Refused(Refusal("ServerBusy", {"Account": command.name}))
+        txn.delete(ACCOUNT_MOVES, key)
     stamp = txn.stamp
     account = Account(
         command.key1, command.key2, created=stamp, key1_created=stamp, key2_created=stamp
@@ -79,6 +86,8 @@ def remove_account(txn: WriteTxn, command: RemoveAccount) -> None:
     """Removes an account without resources: a new account of that name must not find those of the
     old one."""
     _load(txn, command.name)
+    if txn.get(ACCOUNT_MOVES, (command.name,), EXCLUSIVE) is not None:
+        raise Refused(Refusal("ServerBusy", {"Account": command.name}))
     if any(txn.scan(names, names.under((command.name,)), 1) for names in _ACCOUNT_CONTENTS):
         raise Refused(Refusal("AccountProtectedFromDeletion", {"Account": command.name}))
     txn.delete(ACCOUNTS, (command.name,))
@@ -109,4 +118,6 @@ def _load(txn: WriteTxn, name: str) -> Account:
     account = txn.get(ACCOUNTS, (name,), EXCLUSIVE)
     if account is None:
         raise Refused(Refusal("ResourceNotFound", {"Account": name}))
+    # Of an account that is moving, the other cell may have a copy already.
+    require_writable(txn, name)
     return account

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from etagere.clock import TICKS_PER_SECOND
+from etagere.engine.account_moves import require_writable
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, abort_if, operation
 from etagere.engine.records import TEXT, UINT, Collection, Span
 from etagere.errors import Refusal
@@ -100,6 +101,7 @@ def revoke_delegation_keys(txn: WriteTxn, command: RevokeDelegationKeys) -> None
     is_known = command.account in BUILT_IN or txn.get(ACCOUNTS, key) is not None
     if secret is None and not is_known:
         raise Refused(Refusal("ResourceNotFound", {"Account": command.account}))
+    require_writable(txn, command.account)
     txn.delete(DELEGATION_SECRETS, key)
 
 

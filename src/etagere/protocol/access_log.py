@@ -12,7 +12,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -26,7 +26,7 @@ from etagere.telemetry.formats import (
     printable,
     text_process_name,
 )
-from etagere.telemetry.logs import write_lines
+from etagere.telemetry.logs import write_to_standard_error
 
 if TYPE_CHECKING:
     from etagere.protocol.rest.exchange import Exchange
@@ -84,12 +84,12 @@ class AccessLog:
         log_format: str | None = None,
         process_name: str = "",
         slow_seconds: float = math.inf,
-        write: Callable[[Sequence[bytes]], None] = write_lines,
+        write: Callable[[bytes], None] = write_to_standard_error,
     ) -> None:
         """`log_format` is `text` or `json`; None: no responses are logged. Requests that took
-        longer than `slow_seconds` are logged in any case."""
+        longer than `slow_seconds` are logged in any case. `write` is called with whole lines."""
         self._slow_seconds = slow_seconds
-        self._add = {None: None, "text": self._text, "json": self._json}[log_format]
+        self._format = {None: None, "text": self._text, "json": self._json}[log_format]
         pid = os.getpid()
         self._text_mark = f"Z INFO {text_process_name(process_name)}[{pid}] {NAME} ["
         constant = {
@@ -106,7 +106,7 @@ class AccessLog:
         self._millisecond = 0
         self._second_text = ""
         self._time_text = ""
-        self._lines: list[bytes] = []
+        self._lines: list[str] = []
 
     def add(
         self, request: Request, response: Response, seconds: float, exchange: Exchange | None
@@ -114,42 +114,48 @@ class AccessLog:
         """Adds a line; `exchange` is None if the request was not understood."""
         if request.server_seconds > self._slow_seconds:
             _log_slow(request, response, exchange)
-        if self._add is None:
+        if self._format is None:
             return
-        if not self._lines:
+        now = int(1_000 * time.time())
+        if now != self._millisecond:
+            self._set_time(now)
+        lines = self._lines
+        if not lines:
             loop = asyncio.get_running_loop()
             loop.call_later(_FLUSH_SECONDS, self.flush, context=no_request())
-        self._lines.append(self._add(request, response, seconds, exchange))
-        if len(self._lines) >= _LINES_MAX:
+        lines.append(self._format(request, response, seconds, exchange))
+        if len(lines) >= _LINES_MAX:
             self.flush()
 
     def flush(self) -> None:
         lines, self._lines = self._lines, []
         if lines:
-            self._write(lines)
+            lines.append("")
+            self._write("\n".join(lines).encode())
 
-    def _time(self) -> str:
-        """Returns the time without the letter for UTC."""
-        now = int(1_000 * time.time())
-        if now != self._millisecond:
-            second, millisecond = divmod(now, 1_000)
-            if second != self._millisecond // 1_000:
-                self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-            self._millisecond = now
-            self._time_text = f"{self._second_text}.{millisecond:03d}"
-        return self._time_text
+    def _set_time(self, now: int) -> None:
+        """Sets the time of the next lines, which is written without the letter for UTC."""
+        second, millisecond = divmod(now, 1_000)
+        if second != self._millisecond // 1_000:
+            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        self._millisecond = now
+        self._time_text = f"{self._second_text}.{millisecond:03d}"
 
     def _text(
         self, request: Request, response: Response, seconds: float, exchange: Exchange | None
-    ) -> bytes:
+    ) -> str:
         # Written out, because it is run for each request: calls would cost more than the rest.
         status, body = response.status, response.body
         length = len(body) if body.__class__ is bytes else _bytes_out(request, response)
-        request_id, operation, kind, more = "-", "-", "-", ""
-        if exchange is not None:
+        if exchange is None:
+            request_id, operation, path, kind, more = "-", "-", _path(request.target), "-", ""
+        else:
             request_id, operation = exchange.request_id, exchange.operation
+            path = exchange.request.path
+            if len(path) > TEXT_CHARACTERS_MAX or not path.isprintable() or "sig" in path.lower():
+                path = _path(request.target)
             principal = getattr(exchange, "principal", None)
-            kind = _KINDS.get(principal.__class__, "")
+            kind, more = _KINDS.get(principal.__class__, ""), ""
             if not kind:
                 # Most requests have the token of the one before.
                 if principal is not self._sender:
@@ -160,17 +166,16 @@ class AccessLog:
                 more = f"{more} client_request_id={_word(client_id)}"
         if status >= _ERROR_STATUS_MIN:
             more = f"{more} error={_error_code(response)}"
-        line = (
-            f"{self._time()}{self._text_mark}{request_id}]: "
-            f"{request.client} {request.method} {_path(request.target)} {status} "
+        return (
+            f"{self._time_text}{self._text_mark}{request_id}]: "
+            f"{request.client} {request.method} {path} {status} "
             f"{1000 * seconds:.1f} ms in={request.body.received} out={length} "
             f"operation={operation} principal={kind}{more}"
         )
-        return line.encode()
 
     def _json(
         self, request: Request, response: Response, seconds: float, exchange: Exchange | None
-    ) -> bytes:
+    ) -> str:
         status, body = response.status, response.body
         entry = AccessEntry(
             "",
@@ -195,7 +200,8 @@ class AccessLog:
                 entry.client_request_id = printable(client_id, _CLIENT_REQUEST_ID_MAX)
         if status >= _ERROR_STATUS_MIN:
             entry.error_code = _error_code(response)
-        return f'{{"time":"{self._time()}{self._json_mark}'.encode() + _encode_entry(entry)[1:]
+        members = _encode_entry(entry)[1:].decode()
+        return f'{{"time":"{self._time_text}{self._json_mark}{members}'
 
 
 def _log_slow(request: Request, response: Response, exchange: Exchange | None) -> None:
@@ -221,9 +227,7 @@ def _path(target: bytes) -> str:
         shown = path.decode("latin-1").encode("unicode_escape").decode("ascii")
     if len(shown) > TEXT_CHARACTERS_MAX or not shown.isprintable():
         shown = printable(shown)
-    if b"=" in path or b"%3" in path:
-        return _SIGNATURE.sub(r"\1…", shown)
-    return shown
+    return _SIGNATURE.sub(r"\1…", shown) if b"sig" in path.lower() else shown
 
 
 def _bytes_out(request: Request, response: Response) -> int:

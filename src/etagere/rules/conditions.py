@@ -135,13 +135,13 @@ def check_read_headers(conditions: Conditions, version: str) -> Refusal | None:
 
 def check_write_headers(conditions: Conditions) -> Refusal | None:
     """Refuses combinations that writes do not accept."""
-    asked = {
-        IF_MATCH: conditions.if_match,
-        IF_NONE_MATCH: conditions.if_none_match,
-        IF_MODIFIED_SINCE: conditions.if_modified_since,
-        IF_UNMODIFIED_SINCE: conditions.if_unmodified_since,
-    }
-    present = [header for header, value in asked.items() if value is not None]
+    asked = (
+        (IF_MATCH, conditions.if_match),
+        (IF_NONE_MATCH, conditions.if_none_match),
+        (IF_MODIFIED_SINCE, conditions.if_modified_since),
+        (IF_UNMODIFIED_SINCE, conditions.if_unmodified_since),
+    )
+    present = [header for header, value in asked if value is not None]
     if len(present) > 1 and frozenset(present) not in LEGAL_PAIRS:
         names = ", ".join(header.value for header in present)
         return Refusal("MultipleConditionHeadersNotSupported", {"Sent": names})

@@ -29,6 +29,7 @@ import msgspec
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.errors import Refusal
+from etagere.model.base import KeyEnum
 from etagere.model.leases import (
     NO_LEASE,
     Acquire,
@@ -274,7 +275,7 @@ def _about(refusal: Refusal, kind: LeaseKind) -> Refusal:
 # Access to leased resources
 
 
-class SentLeaseId(enum.Enum):
+class SentLeaseId(KeyEnum):
     """The lease id in a request, compared with that of the lease."""
 
     NOTHING = enum.auto()

@@ -15,13 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from etagere.settings.addresses import BodiesAddress, DatabaseAddress, NodeAddress
 from etagere.settings.kinds import (
     AccountNames,
     Accounts,
+    Bodies,
     Choice,
     CopySources,
+    Database,
     KeySets,
     Kind,
+    NodeAddresses,
+    NodeName,
     PathName,
     RoleAssignments,
     Switch,
@@ -86,6 +91,45 @@ class Settings:
         _SWITCH,
         False,
         "use a temporary directory instead of `data`, and remove it when the server stops",
+    )
+    engine: DatabaseAddress | None = _setting(  # noqa: RUF009
+        Database(),
+        None,
+        "the PostgreSQL server with the ledger of a cluster, as a URI or keywords of libpq; "
+        "without it, the ledger is in the data directory",
+    )
+    bodies: BodiesAddress | None = _setting(  # noqa: RUF009
+        Bodies(),
+        None,
+        "where the bodies of a cluster are: a directory that all nodes share, `s3://BUCKET/PREFIX` "
+        "or `rados://POOL/PREFIX`; without it, in the data directory. Requires `engine`",
+    )
+    node_name: str | None = _setting(
+        NodeName(), None, "the name of this node of a cluster; without it, the host name"
+    )
+    node_address: NodeAddress | None = _setting(  # noqa: RUF009
+        NodeAddresses(),
+        None,
+        "where the other nodes of a cluster reach this one; without it, any free port of the "
+        "address that this node reaches PostgreSQL from",
+    )
+    account_map: DatabaseAddress | None = _setting(  # noqa: RUF009
+        Database(),
+        None,
+        "the PostgreSQL server with the account map, which is in the ledger of one of several "
+        "cells; the same on all nodes of all cells. Requires `engine` and `cell`",
+    )
+    cell: str | None = _setting(
+        NodeName(),
+        None,
+        "the name of the cell of this node; the same on all nodes of a cluster. Requires "
+        "`account_map`",
+    )
+    cell_address: NodeAddress | None = _setting(  # noqa: RUF009
+        NodeAddresses(),
+        None,
+        "where the nodes of other cells reach this one; without it, any free port of the address "
+        "that this node reaches PostgreSQL from. Requires `account_map`",
     )
     workers: int = _setting(
         Whole("COUNT", 0, _WORKERS_MAX),

@@ -9,6 +9,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from etagere.settings.addresses import (
+    BodiesAddress,
+    DatabaseAddress,
+    NodeAddress,
+    parse_bodies_address,
+    parse_database_address,
+    parse_node_address,
+    parse_node_name,
+)
 from etagere.settings.oauth import (
     KeySetSource,
     RoleAssignment,
@@ -284,3 +293,52 @@ class RoleAssignments(ListKind[tuple[RoleAssignment, ...]]):
             except ValueError as error:
                 raise Wrong(f"{text!r} {error}") from None
         return tuple(dict.fromkeys(assignments))
+
+
+class Database(Kind[DatabaseAddress]):
+    """The address of a database. Errors do not show the text, which may contain a password."""
+
+    metavar = "POSTGRESQL"
+
+    def from_text(self, text: str) -> DatabaseAddress:
+        try:
+            return parse_database_address(text.strip())
+        except ValueError as error:
+            raise Wrong(str(error)) from None
+
+
+class Bodies(Kind[BodiesAddress]):
+    """The address of the bodies. Errors do not show the text, which may contain keys."""
+
+    metavar = "DIR|URL"
+
+    def from_text(self, text: str) -> BodiesAddress:
+        try:
+            return parse_bodies_address(text.strip())
+        except ValueError as error:
+            raise Wrong(str(error)) from None
+
+    def from_toml(self, value: object, folder: Path) -> BodiesAddress:
+        """Relative paths in a file are relative to the file."""
+        address = super().from_toml(value, folder)
+        return address if address.path is None else BodiesAddress(folder / address.path)
+
+
+class NodeName(Kind[str]):
+    metavar = "NAME"
+
+    def from_text(self, text: str) -> str:
+        try:
+            return parse_node_name(text)
+        except ValueError as error:
+            raise Wrong(f"{text!r} {error}") from None
+
+
+class NodeAddresses(Kind[NodeAddress]):
+    metavar = "HOST[:PORT]"
+
+    def from_text(self, text: str) -> NodeAddress:
+        try:
+            return parse_node_address(text)
+        except ValueError as error:
+            raise Wrong(f"{text!r} {error}") from None

@@ -13,6 +13,7 @@ from etagere.settings import SETTINGS, VARIABLE_PREFIX, Setting, Settings
 from etagere.settings.kinds import Wrong
 
 CONFIG_FLAG, CONFIG_VARIABLE = "--config", f"{VARIABLE_PREFIX}CONFIG"
+_FILE_BYTES_MAX = 1 << 20
 
 
 class BadSetting(Exception):
@@ -62,12 +63,19 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
                 raise BadSetting(f"{sources[setting.name]}: {wrong}") from None
     _require(sources, "tls_cert", "tls_key")
     _require(sources, "tls_key", "tls_cert")
+    _require(sources, "bodies", "engine")
+    _require(sources, "account_map", "engine")
+    _require(sources, "account_map", "cell")
+    _require(sources, "cell", "account_map")
+    _require(sources, "cell_address", "account_map")
     if values.get("oauth") == "on":
         _require(sources, "oauth", "oauth_issuers")
         _require(sources, "oauth", "oauth_keys")
     settings = Settings(**values)
     if settings.tls != "off" and settings.tls_cert is not None:
         raise BadSetting(f"{sources['tls']}: tls_cert must not be set too")
+    if settings.memory and settings.engine is not None:
+        raise BadSetting(f"{sources['memory']}: engine must not be set too")
     return settings
 
 
@@ -96,8 +104,12 @@ def _load_file(flag: str | None, variable: str | None) -> _File:
         return _File(Path(), {})
     path = Path(name)
     try:
+        # It may be a pipe, such as a process substitution of a shell.
         with path.open("rb") as opened:
-            table = tomllib.load(opened)
+            text = opened.read(_FILE_BYTES_MAX + 1)
+        if len(text) > _FILE_BYTES_MAX:
+            raise BadSetting(f"{path} cannot be read: it has more than {_FILE_BYTES_MAX} bytes")
+        table = tomllib.loads(text.decode())
     except OSError as error:
         raise BadSetting(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:

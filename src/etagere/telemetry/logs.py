@@ -7,9 +7,9 @@ import contextlib
 import logging
 import os
 import select
+import stat
 import sys
 import threading
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -35,20 +35,27 @@ class LogOutput:
         self._is_stuck = False
         self._dropped = 0
 
-    def write_lines(self, lines: Sequence[bytes]) -> None:
-        """Writes lines, as many at once as a pipe takes in one piece. Errors are ignored."""
-        data = b"\n".join(lines) + b"\n"
-        begin = 0
+    def write(self, lines: bytes) -> None:
+        """Writes whole lines. Errors are ignored."""
         with contextlib.suppress(OSError):
-            while begin < len(data):
-                limit = begin + _ATOMIC_BYTES_MAX
-                end = len(data) if limit >= len(data) else data.rfind(b"\n", begin, limit) + 1
-                if not end:  # a longer line
-                    end = data.find(b"\n", limit) + 1
-                self._write(data[begin:end])
-                begin = end
+            if stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+                # A file takes any number of lines in one piece, and is never stuck.
+                _write_all(self._descriptor, lines)
+            else:
+                self._write_in_pieces(lines)
 
-    def _write(self, data: bytes) -> None:
+    def _write_in_pieces(self, lines: bytes) -> None:
+        """Writes as many lines at once as a pipe takes in one piece."""
+        begin = 0
+        while begin < len(lines):
+            limit = begin + _ATOMIC_BYTES_MAX
+            end = len(lines) if limit >= len(lines) else lines.rfind(b"\n", begin, limit) + 1
+            if not end:  # a longer line
+                end = lines.find(b"\n", limit) + 1
+            self._write_piece(lines[begin:end])
+            begin = end
+
+    def _write_piece(self, data: bytes) -> None:
         left = data
         while left:
             seconds = 0.0 if self._is_stuck else _STUCK_SECONDS
@@ -63,8 +70,13 @@ class LogOutput:
             logger.warning("%d lines of the log were dropped: nobody read them", dropped)
 
 
-write_lines: Final = LogOutput(_STANDARD_ERROR).write_lines
-"""Writes lines to standard error."""
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = data
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+write_to_standard_error: Final = LogOutput(_STANDARD_ERROR).write
 
 
 class LineHandler(logging.Handler):
@@ -81,7 +93,7 @@ class LineHandler(logging.Handler):
             line = self.format(record)
         except Exception as error:  # a wrong argument of the caller
             line = f"etagere: cannot format a log message of {record.name}: {type(error).__name__}"
-        write_lines([line.encode("utf-8", "backslashreplace")])
+        write_to_standard_error(line.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def configure(log_format: str, level: str) -> None:

@@ -6,6 +6,7 @@ time; the fixtures do.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 SETTINGS_OPTION: Final = "etagere_settings"
 CONNECTION_STRING_VARIABLE: Final = "AZURE_STORAGE_CONNECTION_STRING"
 _LOG_CHARACTERS_MAX: Final = 4_000
+_LOG_SECONDS_MAX: Final = 2.0
+"""How long the report of a failure waits for the lines of the last requests."""
+_NEXT_LINE_SECONDS_MAX: Final = 0.1
+"""How long it waits for a line after another."""
 _LOG_SINCE: Final = pytest.StashKey[tuple["Server", int]]()
 """The server of a test, and the size of its log when the test began."""
 
@@ -114,7 +119,20 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed and _LOG_SINCE in item.stash:
         server, start = item.stash[_LOG_SINCE]
-        log = server.log(start)[-_LOG_CHARACTERS_MAX:]
+        log = _complete_log(server, start)[-_LOG_CHARACTERS_MAX:]
         if log:
             report.sections.append(("etagere log", log))
     return report
+
+
+def _complete_log(server: Server, start: int) -> str:
+    """Returns the log from `start` on, with the line of the last request: the server writes it
+    after it has sent the response."""
+    size = start
+    deadline = end = time.monotonic() + _LOG_SECONDS_MAX
+    while time.monotonic() < deadline:
+        time.sleep(0.01)
+        if server.log_size() != size:
+            size = server.log_size()
+            deadline = min(end, time.monotonic() + _NEXT_LINE_SECONDS_MAX)
+    return server.log(start)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from etagere.directories import open_regular, read_regular
+
+PEM_BYTES_MAX: Final = 1 << 20
+"""The length of a file with certificates or a key."""
 
 # Every supported client offers these with TLS 1.2: forward secrecy and authenticated encryption.
 # The suites of TLS 1.3 have both, and are not affected by this list.
@@ -26,10 +34,10 @@ def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
     # A client of TLS 1.2 could otherwise make the server repeat the handshake, which costs it most.
     context.options |= ssl.OP_NO_RENEGOTIATION
     try:
-        _require_certificates(certificate)
-        _require_readable(key)
-        # Without this argument the library would ask for a password on the terminal.
-        context.load_cert_chain(certificate, key, password="")
+        with _opened(certificate) as certificate_path, _opened(key) as key_path:
+            _require_certificates(certificate, certificate_path)
+            # Without this argument the library would ask for a password on the terminal.
+            context.load_cert_chain(certificate_path, key_path, password="")
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             why = f"the private key in {key} does not match {certificate}"
@@ -64,8 +72,9 @@ class ServerTls:
     def reload(self) -> None:
         """Makes a new context of the files. Raises BadCertificate, and keeps the old context, if
         they cannot be used."""
-        self.context = server_context(self._certificate, self._key)
-        self.expires = _expiry(self._certificate)
+        context, expires = server_context(self._certificate, self._key), _expiry(self._certificate)
+        self.context = context
+        self.expires = expires
         """In seconds since 1970."""
 
 
@@ -75,22 +84,26 @@ def _expiry(path: Path) -> float:
     from cryptography import x509  # noqa: PLC0415
 
     try:
-        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        certificate = x509.load_pem_x509_certificate(read_regular(path, PEM_BYTES_MAX))
     except (OSError, ValueError) as error:
         raise BadCertificate(f"{path} has no PEM certificate") from error
     return certificate.not_valid_after_utc.timestamp()
 
 
-def _require_certificates(path: Path) -> None:
-    """Checks the certificates alone: an error for both files does not say which one is wrong."""
-    _require_readable(path)
+@contextmanager
+def _opened(path: Path) -> Iterator[str]:
+    """Opens a file; returns a path for the library, which takes no descriptors. By its own path,
+    the library might open something else, such as a named pipe, and wait."""
+    descriptor = open_regular(path, PEM_BYTES_MAX)
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(path)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _require_certificates(path: Path, opened: str) -> None:
+    """Checks the certificates alone: an error for both files does not say which one is wrong."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(opened)
     except ssl.SSLError as error:
         raise BadCertificate(f"{path} has no PEM certificate") from error
-
-
-def _require_readable(path: Path) -> None:
-    """Raises an OSError that names the file, which those of the library do not."""
-    with path.open("rb"):
-        pass

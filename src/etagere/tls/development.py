@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from etagere import directories
-from etagere.tls.contexts import BadCertificate
+from etagere.tls.contexts import PEM_BYTES_MAX, BadCertificate
 from etagere.tls.issuing import (
     LOCAL_NAMES,
     SERVER_DAYS_MAX,
@@ -143,7 +143,8 @@ def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) ->
 
 def _load(certificate_path: Path, key_path: Path) -> Issued | None:
     try:
-        certificate_pem, key_pem = certificate_path.read_bytes(), key_path.read_bytes()
+        certificate_pem = directories.read_regular(certificate_path, PEM_BYTES_MAX)
+        key_pem = directories.read_regular(key_path, PEM_BYTES_MAX)
     except FileNotFoundError:
         return None
     try:

@@ -14,11 +14,11 @@ from tests.history.blob.events import LOG, Done, History, Operation, Request, Ve
 from tests.history.blob.workloads import WORKLOADS, BlobChooser
 from tests.history.service import (
     ANSWER_SECONDS_MAX,
-    CREDENTIAL,
     RESOURCE,
     Clients,
     HistoryService,
     SdkConnection,
+    credential,
 )
 
 SNAPSHOTS_READ_MAX: Final = 20
@@ -31,7 +31,7 @@ class BlobConnection(SdkConnection):
     def connect(self, url: str) -> BlobServiceClient:
         return BlobServiceClient(
             url,
-            CREDENTIAL,
+            credential(url),
             retry_total=0,
             connection_timeout=ANSWER_SECONDS_MAX,
             read_timeout=ANSWER_SECONDS_MAX,
@@ -51,7 +51,7 @@ class BlobHistoryService(HistoryService[Operation]):
     workloads = tuple(WORKLOADS)
 
     def create_resource(self, url: str) -> None:
-        with BlobServiceClient(url, CREDENTIAL) as service:
+        with BlobServiceClient(url, credential(url)) as service:
             service.create_container(RESOURCE)
 
     def connect(self, address: Path) -> BlobConnection:

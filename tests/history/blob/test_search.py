@@ -160,5 +160,7 @@ def test_long_histories_with_many_kills(name: str, operations: int) -> None:
 def test_it_gives_up_in_time() -> None:
     history = Simulation(5, {"overwrites": OVERWRITES}).run()
     entries = prepare(operations_by_blob(history)["overwrites"], history.kills)
-    assert search(entries, steps_max=100).verdict is Verdict.GAVE_UP
+    result = search(entries, steps_max=100)
+    assert result.verdict is Verdict.GAVE_UP
+    assert result.explanation.startswith("the search took too long")
     assert search(entries, seconds_max=0.0).verdict is Verdict.GAVE_UP

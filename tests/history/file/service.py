@@ -33,12 +33,13 @@ from tests.history.file.smb import SmbConnection
 from tests.history.file.workloads import WORKLOADS, FileChooser
 from tests.history.service import (
     ANSWER_SECONDS_MAX,
-    CREDENTIAL,
     Clients,
     HistoryService,
+    Listening,
     SdkConnection,
+    credential,
 )
-from tests.server import Server
+from tests.server import ACCOUNT, Server
 
 METADATA_NAME: Final = "token"
 SNAPSHOTS_READ_MAX: Final = 10
@@ -194,7 +195,7 @@ class FileConnection(SdkConnection):
     def connect(self, url: str) -> ShareServiceClient:
         return ShareServiceClient(
             rest_url(url),
-            CREDENTIAL,
+            credential(rest_url(url)),
             retry_total=0,
             connection_timeout=ANSWER_SECONDS_MAX,
             read_timeout=ANSWER_SECONDS_MAX,
@@ -224,11 +225,11 @@ class FileHistoryService(HistoryService[Operation]):
     def forgets(self, server: Server, pid: int) -> bool:
         return pid == server.pid_of("file front end")
 
-    def url(self, server: Server) -> str:
-        return f"{super().url(server)} {server.endpoints['smb']}"
+    def url(self, server: Listening, account: str = ACCOUNT) -> str:
+        return f"{super().url(server, account)} {server.endpoints['smb']}"
 
     def create_resource(self, url: str) -> None:
-        with ShareServiceClient(rest_url(url), CREDENTIAL) as service:
+        with ShareServiceClient(rest_url(url), credential(rest_url(url))) as service:
             for share in WORKLOADS:
                 service.create_share(share)
 

@@ -16,7 +16,7 @@ from tests.history.events import Refused, Unknown
 from tests.history.file.contents import content_of, token_in
 from tests.history.file.events import Done, FileSeen, Request, Verb
 from tests.history.file.workloads import WORKLOADS
-from tests.history.service import RECONNECT_SECONDS
+from tests.history.service import RECONNECT_SECONDS, credential, read_addresses
 from tests.smb.client import READ, WRITE, SmbClient
 
 _FAILURES: Final = (SMBException, OSError, ValueError)
@@ -53,10 +53,12 @@ _VERBS: Final[dict[Verb, Callable[[Open, Request], Done]]] = {
 
 
 class SmbConnection:
-    """An SMB client that reads the server's port from a file: it changes with each restart."""
+    """An SMB client that reads the ports of the servers from a file: they change with each restart.
+    It uses the last server, and another one whenever that fails."""
 
     def __init__(self, address: Path) -> None:
         self._address = address
+        self._failures = 0
         self._clients: dict[str, SmbClient] = {}
         """By share."""
         self._opens: dict[tuple[str, str], Open] = {}
@@ -79,21 +81,23 @@ class SmbConnection:
         except _FAILURES as error:
             return self._give_up(Unknown(type(error).__name__))
 
-    @property
-    def _port(self) -> int:
-        """The number at the end of the address."""
-        return int(self._address.read_text("ascii").rpartition(":")[2])
+    def _connected(self, share: str) -> SmbClient:
+        addresses = read_addresses(self._address)
+        rest_url, _, smb_url = addresses[-1 - self._failures % len(addresses)].partition(" ")
+        port = int(smb_url.rpartition(":")[2])
+        return SmbClient(port, share, account=credential(rest_url)["account_name"])
 
     def _opened(self, share: str, path: str) -> Open:
         if share not in self._clients:
-            self._clients[share] = SmbClient(self._port, share)
+            self._clients[share] = self._connected(share)
         key = share, path
         if key not in self._opens:
             self._opens[key] = self._clients[share].open(path, READ | WRITE)
         return self._opens[key]
 
     def _give_up(self, outcome: Unknown | None) -> Unknown | None:
-        """Connects again the next time."""
+        """Connects again the next time, to another server if there is one."""
+        self._failures += 1
         time.sleep(RECONNECT_SECONDS)
         self.close()
         return outcome

@@ -17,9 +17,8 @@ SURE_TO_SUCCEED = {Verb.CREATE, Verb.PUT, Verb.GET, Verb.LIST, Verb.CREATE_DIREC
 """Verbs that succeed sooner or later, even on a busy machine."""
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_killed_servers(tmp_path: Path, workers: int) -> None:
-    plan = Plan(seed=workers, seconds=4.0, workers=workers, operations_min=400)
+def test_killed_servers(tmp_path: Path) -> None:
+    plan = Plan(seed=2, seconds=4.0, workers=2, operations_min=400)
     history = run_and_check(tmp_path, plan, SERVICE)
     assert len(history.kills) > 1  # the last one comes when the clients are done
     assert any(isinstance(each.outcome, Unknown) for each in history.operations)

@@ -15,12 +15,13 @@ from tests.history.queue.events import LOG, Done, History, Operation, Request, S
 from tests.history.queue.workloads import LIVE, Consumer, Producer
 from tests.history.service import (
     ANSWER_SECONDS_MAX,
-    CREDENTIAL,
     RECONNECT_SECONDS,
     RESOURCE,
     Clients,
     HistoryService,
     SdkConnection,
+    credential,
+    read_addresses,
 )
 from tests.history.texts import text_of, token_in
 from tests.server import eventually
@@ -88,7 +89,7 @@ class QueueConnection(SdkConnection):
         return QueueClient(
             url,
             RESOURCE,
-            CREDENTIAL,
+            credential(url),
             retry_total=0,
             connection_timeout=ANSWER_SECONDS_MAX,
             read_timeout=ANSWER_SECONDS_MAX,
@@ -106,7 +107,7 @@ class QueueHistoryService(HistoryService[Operation]):
     clients = Clients(permanent=PRODUCERS, replaced=CONSUMERS)
 
     def create_resource(self, url: str) -> None:
-        with QueueClient(url, RESOURCE, CREDENTIAL) as queue:
+        with QueueClient(url, RESOURCE, credential(url)) as queue:
             queue.create_queue()
 
     def connect(self, address: Path) -> QueueConnection:
@@ -144,7 +145,8 @@ class QueueHistoryService(HistoryService[Operation]):
                 time.sleep(RECONNECT_SECONDS)
         connection.close()
         # Expired messages are counted until they are removed.
-        with QueueClient(address.read_text("ascii"), RESOURCE, CREDENTIAL) as queue:
+        url = read_addresses(address)[0]
+        with QueueClient(url, RESOURCE, credential(url)) as queue:
             eventually(
                 lambda: not queue.get_queue_properties().approximate_message_count,
                 "an empty queue",

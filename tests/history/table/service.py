@@ -19,6 +19,7 @@ from tests.history.service import (
     Clients,
     HistoryService,
     SdkConnection,
+    credential,
 )
 from tests.history.table.checker import Finding, check_history
 from tests.history.table.events import (
@@ -37,7 +38,6 @@ from tests.history.table.events import (
 )
 from tests.history.table.workloads import PARTITIONS, ROWS, EntityChooser
 from tests.history.texts import text_of, token_in
-from tests.server import ACCOUNT, KEY
 
 VERSION: Final = "Version"
 """The property with the token of the change that made the version."""
@@ -104,6 +104,11 @@ def _read(table: TableClient, partition: str, row: str) -> Done:
     return Done((found.metadata["etag"],), Entity(found[VERSION], tokens))
 
 
+def _named_key(url: str) -> AzureNamedKeyCredential:
+    found = credential(url)
+    return AzureNamedKeyCredential(found["account_name"], found["account_key"])
+
+
 class TableConnection(SdkConnection):
     """A client of the table service."""
 
@@ -111,7 +116,7 @@ class TableConnection(SdkConnection):
         return TableClient(
             url,
             RESOURCE,
-            credential=AzureNamedKeyCredential(ACCOUNT, KEY),
+            credential=_named_key(url),
             retry_total=0,
             connection_timeout=ANSWER_SECONDS_MAX,
             read_timeout=ANSWER_SECONDS_MAX,
@@ -143,8 +148,7 @@ class TableHistoryService(HistoryService[Operation]):
     clients = Clients(permanent=4, replaced=1)
 
     def create_resource(self, url: str) -> None:
-        credential = AzureNamedKeyCredential(ACCOUNT, KEY)
-        with TableClient(url, RESOURCE, credential=credential) as table:
+        with TableClient(url, RESOURCE, credential=_named_key(url)) as table:
             table.create_table()
 
     def connect(self, address: Path) -> TableConnection:

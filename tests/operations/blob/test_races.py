@@ -8,7 +8,8 @@ from itertools import permutations
 
 import pytest
 
-from etagere.bodies.contents import SEGMENTS, Plan, locate
+from etagere.bodies.contents import SEGMENTS
+from etagere.bodies.plans import Plan, locate
 from etagere.bodies.segments import Reap, reap
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import ReadTxn

@@ -6,11 +6,13 @@ from itertools import permutations
 
 import pytest
 
-from etagere.bodies.contents import SEGMENTS, locate
+from etagere.bodies.contents import SEGMENTS
+from etagere.bodies.plans import locate
 from etagere.bodies.segments import Reap, reap
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import ReadTxn
-from etagere.engine.memory import MemoryEngine, MemoryReadTxn
+from etagere.engine.memory import MemoryEngine
+from etagere.engine.memory_transactions import MemoryReadTxn
 from etagere.model.bodies import Body, Piece, Segment
 from etagere.model.common import ContentHeaders
 from etagere.model.copies import FailCopy, FinishCopy

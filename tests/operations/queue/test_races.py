@@ -8,7 +8,8 @@ import pytest
 
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import ReadTxn
-from etagere.engine.memory import MemoryEngine, MemoryWriteTxn
+from etagere.engine.memory import MemoryEngine
+from etagere.engine.memory_transactions import MemoryWriteTxn
 from etagere.model.ids import new_id
 from etagere.model.queues import (
     ClearMessages,

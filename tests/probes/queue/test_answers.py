@@ -25,6 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory: Path = tmp_path_factory.mktemp("queue-answers") / "data"
     with served(directory, "--workers", "1") as started:
         yield started
+        assert started.stop() == 0
         assert "Traceback" not in started.log()
 
 

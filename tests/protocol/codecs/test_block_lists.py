@@ -147,10 +147,10 @@ QUADRATIC = b'<!DOCTYPE BlockList [<!ENTITY a "%s">]>' % (b"Y" * 50_000) + eleme
     ],
 )
 def test_refusals(document: bytes, code: str | None) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     result = decode(document)
     assert (result.code if isinstance(result, Refusal) else None) == code
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_refusals_name_the_value() -> None:

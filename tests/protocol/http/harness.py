@@ -23,6 +23,7 @@ from etagere.protocol.http.connection import Connection
 from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import Request, Response
 from etagere.protocol.http.server import HttpServer
+from tests.loops import until
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -54,13 +55,6 @@ def on_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
     )
     marked: Callable[..., None] = pytest.mark.parametrize("loop", sorted(_LOOPS))(runs)
     return marked
-
-
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Waits until a condition holds."""
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 async def hello(request: Request) -> Response:

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from etagere.protocol.http.messages import FilePart, Request, Response
-from tests.protocol.http.harness import Client, Handler, get, hello, on_loops, serving, until
+from tests.loops import until
+from tests.protocol.http.harness import Client, Handler, get, hello, on_loops, serving
 
 MIB = 1 << 20
 SHORTER = "a file is shorter than the part to be sent"

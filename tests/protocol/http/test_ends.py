@@ -11,7 +11,8 @@ import pytest
 from etagere.protocol.http.lifecycle import INPUT_ENDED, OPEN
 from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import ClientGone, Request, Response
-from tests.protocol.http.harness import echo, get, head, on_loops, put, put_chunks, serving, until
+from tests.loops import until
+from tests.protocol.http.harness import echo, get, head, on_loops, put, put_chunks, serving
 
 CUT_OFF = "aborted 1 connections"
 
@@ -196,7 +197,7 @@ async def test_a_drain_ends_requests_that_take_too_long() -> None:
         await until(lambda: len(server.stub.requests) == 1)
         began = time.monotonic()
         await server.http_server.drain(0.2)
-        assert 0.1 < time.monotonic() - began < 1.0
+        assert 0.1 < time.monotonic() - began < 10.0
         assert server.connections == 0
         await client.closed()
         assert gated.cancelled == 1

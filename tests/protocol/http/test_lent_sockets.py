@@ -16,16 +16,8 @@ from etagere.descriptors import OpenFile
 from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import Request, Response
 from etagere.protocol.http.request_bodies import LentSocket
-from tests.protocol.http.harness import (
-    Handler,
-    get,
-    head,
-    on_loops,
-    put,
-    put_chunks,
-    serving,
-    until,
-)
+from tests.loops import until
+from tests.protocol.http.harness import Handler, get, head, on_loops, put, put_chunks, serving
 
 MIB = 1 << 20
 _TURN_BYTES = 1 * MIB

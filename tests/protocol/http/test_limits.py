@@ -14,6 +14,7 @@ import pytest
 from etagere.protocol.connections.pool import ConnectionPool
 from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import FilePart, Request, Response
+from tests.loops import until
 from tests.protocol.http.harness import (
     Client,
     ServerFixture,
@@ -25,7 +26,6 @@ from tests.protocol.http.harness import (
     put,
     put_chunks,
     serving,
-    until,
 )
 from tests.protocol.http.test_downloads import descriptor, files
 
@@ -81,7 +81,8 @@ async def trickle(client: Client, data: bytes, seconds: float) -> None:
 
 
 async def seconds_until_cut(client: Client, began: float) -> float:
-    """Returns the time from `began`, at which the time limit of the server had not begun yet."""
+    """Returns the time from `began`, at which the time limit of the server had not begun yet. Fails
+    if the connection stays open."""
     await client.closed(seconds=5)
     return time.monotonic() - began
 
@@ -93,7 +94,7 @@ async def test_a_head_has_a_time_limit(sent: bytes) -> None:
         began = time.monotonic()
         client = await server.connect()
         await client.send(sent)
-        assert 0.2 < await seconds_until_cut(client, began) < 1.5
+        assert await seconds_until_cut(client, began) > 0.2
 
 
 @on_loops
@@ -103,7 +104,7 @@ async def test_the_time_limit_of_a_trickling_head() -> None:
         client = await server.connect()
         assert (await client.ask(get())).status == 200
         dripping = asyncio.create_task(trickle(client, get("/" + "a" * 1000), 0.02))
-        assert 0.2 < await seconds_until_cut(client, began) < 1.5
+        assert await seconds_until_cut(client, began) > 0.2
         dripping.cancel()
 
 
@@ -114,20 +115,20 @@ async def test_the_time_limit_of_a_trickling_pipelined_head() -> None:
         client = await server.connect()
         assert (await client.ask(get() + b"GET /")).status == 200
         dripping = asyncio.create_task(trickle(client, b"a" * 1000, 0.02))
-        assert 0.2 < await seconds_until_cut(client, began) < 1.5
+        assert await seconds_until_cut(client, began) > 0.2
         dripping.cancel()
 
 
 @on_loops
 async def test_idle_connections_are_closed() -> None:
-    async with serving(limits=Limits(idle_seconds=0.3)) as server:
+    async with serving(limits=Limits(idle_seconds=1.0)) as server:
         client = await server.connect()
         began = 0.0
-        for _ in range(3):
-            await asyncio.sleep(0.15)
+        for _ in range(4):
+            await asyncio.sleep(0.3)
             began = time.monotonic()
             assert (await client.ask(get())).status == 200
-        assert 0.2 < await seconds_until_cut(client, began) < 1.5
+        assert await seconds_until_cut(client, began) > 0.2
 
 
 @on_loops
@@ -167,7 +168,7 @@ async def test_a_stalled_body_is_refused() -> None:
             began = time.monotonic()
             client = await server.connect()
             await client.send(request)
-            assert 0.2 < await seconds_until_cut(client, began) < 1.5
+            assert await seconds_until_cut(client, began) > 0.2
         assert gone == [0, 5, 5]
 
 
@@ -181,20 +182,20 @@ async def test_a_trickling_body_is_refused() -> None:
             client = await server.connect()
             await client.send(request)
             dripping = asyncio.create_task(trickle(client, bytes(1000), 0.01))
-            assert 0.2 < await seconds_until_cut(client, began) < 1.5
+            assert await seconds_until_cut(client, began) > 0.2
             dripping.cancel()
 
 
 @on_loops
 async def test_a_slow_body_is_accepted() -> None:
     """Its average rate is above the minimum."""
-    limits = Limits(behind_seconds_max=0.3, body_bytes_per_second_min=1000)
+    limits = Limits(behind_seconds_max=1.0, body_bytes_per_second_min=1000)
     async with serving(echo, limits=limits) as server:
         client = await server.connect()
         await client.send(put(bytes(3000))[:-3000])
-        for _ in range(6):
-            await asyncio.sleep(0.15)
-            await client.send(bytes(500))
+        for _ in range(5):
+            await asyncio.sleep(0.3)
+            await client.send(bytes(600))
         assert (await client.answer()).body == bytes(3000)
 
 
@@ -223,7 +224,7 @@ async def test_the_time_limit_of_a_refused_body() -> None:
         client = await server.connect()
         assert (await client.ask(put(bytes(10_000))[:-9_999])).status == 200
         dripping = asyncio.create_task(trickle(client, bytes(9_999), 0.01))
-        assert 0.3 < await seconds_until_cut(client, began) < 1.5
+        assert await seconds_until_cut(client, began) > 0.3
         dripping.cancel()
 
 
@@ -233,7 +234,7 @@ async def test_a_discarded_body_may_not_stall() -> None:
         began = time.monotonic()
         client = await server.connect()
         assert (await client.ask(put(b"12345678")[:-3])).status == 200
-        assert 0.2 < await seconds_until_cut(client, began) < 1.5
+        assert await seconds_until_cut(client, began) > 0.2
 
 
 async def zeros() -> AsyncIterator[bytes]:
@@ -269,7 +270,7 @@ async def test_a_client_that_reads_nothing_is_disconnected(
         await client.send_all(b"" if last else get("/ahead") * 3)
         await until(lambda: len(server.stub.requests) == 1)
         await until(lambda: server.connections == 0)
-        assert 0.3 < time.monotonic() - began < 2.5
+        assert time.monotonic() - began > 0.3
         assert ended == [True]
 
 
@@ -331,7 +332,7 @@ async def test_a_client_that_reads_too_slowly_is_disconnected(kind: str, descrip
         with pytest.raises(ConnectionResetError):  # at once, not after everything in flight
             while await client.reader.read(2000):
                 await asyncio.sleep(0.005)
-        assert 0.3 < time.monotonic() - began < 3.0
+        assert 0.3 < time.monotonic() - began < 10.0
         assert ended
 
 

@@ -13,7 +13,8 @@ from etagere.protocol.connections import listening
 from etagere.protocol.connections.listening import Listener, may_accept
 from etagere.protocol.connections.pool import ConnectionPlace, ConnectionPool
 from etagere.protocol.connections.sharing import FrontEndShare, FrontEndTable
-from tests.protocol.http.harness import on_loops, until
+from tests.loops import until
+from tests.protocol.http.harness import on_loops
 
 NEVER = 1_000.0
 

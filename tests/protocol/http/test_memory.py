@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -10,17 +11,8 @@ from etagere.protocol.connections.memory import DOCUMENT_FACTOR, MemoryBudget, M
 from etagere.protocol.connections.sharing import FrontEndShare, FrontEndTable
 from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import Request, Response
-from tests.protocol.http.harness import (
-    Handler,
-    echo,
-    get,
-    head,
-    on_loops,
-    put,
-    put_chunks,
-    serving,
-    until,
-)
+from tests.loops import until
+from tests.protocol.http.harness import Handler, echo, get, head, on_loops, put, put_chunks, serving
 
 MIB = 1 << 20
 
@@ -55,6 +47,22 @@ def test_large_bodies_leave_memory_for_small_ones() -> None:
     for _ in range(16):
         assert budget.reserve(65_536)
     assert not budget.reserve(1)
+
+
+@on_loops
+async def test_spare_memory_is_what_requests_do_not_need() -> None:
+    budget = MemoryBudget(8 * MIB, wait_seconds_max=0.05)
+    assert budget.reserve(2 * MIB)
+    assert budget.reserve_spare(2 * MIB)
+    assert not budget.reserve_spare(1)
+    budget.release(2 * MIB)
+    waiting = asyncio.create_task(budget.reserve_in_turn(6 * MIB))
+    await asyncio.sleep(0)
+    assert not budget.reserve_spare(1)
+    with pytest.raises(MemoryExhausted):
+        await waiting
+    budget.grant()
+    assert budget.reserve_spare(1)
 
 
 @on_loops
@@ -263,6 +271,30 @@ async def test_large_responses_count_until_they_are_sent() -> None:
         assert len((await slow.answer(seconds=10)).body) == 7 * MIB
         await until(lambda: memory.used_bytes == 0)
         assert (await other.ask(get())).status == 200
+
+
+@on_loops
+async def test_streamed_responses_count_what_they_buffer() -> None:
+    memory = MemoryBudget(8 * MIB)
+    ended = asyncio.Event()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"first"
+        await ended.wait()
+
+    async def stream(request: Request) -> Response:
+        return Response(200, (), chunks(), 5, buffer_bytes=4 * MIB)
+
+    async with serving(stream, memory=memory) as server:
+        clients = [await server.connect() for _ in range(3)]
+        for client in clients[:2]:
+            await client.send(get())
+            assert await client.reader.readuntil(b"first")
+        assert memory.used_bytes == 8 * MIB
+        assert (await clients[2].ask(get())).status == 503
+        ended.set()
+        await until(lambda: memory.used_bytes == 0)
+        assert (await clients[2].ask(get())).body == b"first"
 
 
 @on_loops

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from etagere.protocol.connections.pool import ConnectionPool
 from etagere.protocol.http.messages import Request, Response
-from tests.protocol.http.harness import echo, get, hello, on_loops, put, put_chunks, serving, until
+from tests.loops import until
+from tests.protocol.http.harness import echo, get, hello, on_loops, put, put_chunks, serving
 
 
 @on_loops
@@ -122,6 +124,23 @@ async def test_keep_alive_and_close() -> None:
         answer = await client.ask(get("/", "Connection: close"))
         assert answer.header("Connection") == "close"
         await client.closed()
+
+
+@on_loops
+async def test_connections_end_with_their_next_response_while_a_node_is_drained() -> None:
+    is_draining = False
+    async with serving(pool=ConnectionPool(is_draining=lambda: is_draining)) as server:
+        clients = [await server.connect() for _ in range(3)]
+        for client in clients:
+            assert (await client.ask(get())).header("Connection") is None
+        is_draining = True
+        for client in clients[:2]:
+            assert (await client.ask(get())).header("Connection") == "close"
+            await client.closed()
+        # New clients are served too: a load balancer may not know yet.
+        assert (await (await server.connect()).ask(get())).status == 200
+        is_draining = False
+        assert (await clients[2].ask(get())).header("Connection") is None
 
 
 @on_loops

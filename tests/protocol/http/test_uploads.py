@@ -8,6 +8,7 @@ import pytest
 
 from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import BodyTooLarge, Request, Response
+from tests.loops import until
 from tests.protocol.http.harness import (
     Client,
     ServerFixture,
@@ -19,7 +20,6 @@ from tests.protocol.http.harness import (
     put,
     put_chunks,
     serving,
-    until,
 )
 
 MIB = 1 << 20

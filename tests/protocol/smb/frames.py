@@ -29,7 +29,7 @@ from etagere.protocol.smb.large_frames import LargeFrameQueue
 from etagere.protocol.smb.logons import LogonDelays, Passwords
 from etagere.protocol.smb.requests import Reply
 from etagere.protocol.smb.services import SmbServices
-from etagere.protocol.smb.sessions import SessionTable
+from etagere.protocol.smb.session_table import SessionTable
 from etagere.protocol.smb.signing import Signer, SigningAlgorithm, signer
 from etagere.settings import Settings
 from tests.server import ACCOUNT, KEY

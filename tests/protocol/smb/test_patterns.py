@@ -69,15 +69,15 @@ def test_both_ways_to_match_agree() -> None:
 @pytest.mark.parametrize("pattern", ["<<b", ">" * 254 + "b", "*<" + ">" * 200 + "b"])
 @pytest.mark.parametrize("name", ["A" * 254, "." * 254, "A." * 127])
 def test_no_regular_expression_takes_long(pattern: str, name: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     assert not compile_pattern(pattern).matches(name)
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 120 + "b", "<a" * 120 + "b", "<>" * 120 + "b"])
 def test_no_pattern_takes_long(pattern: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     compiled = compile_pattern(pattern)
     for _ in range(50):
         assert not compiled.matches("A" * 254)
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5

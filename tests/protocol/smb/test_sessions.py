@@ -232,7 +232,7 @@ def test_unknown_users_have_as_many_passwords_as_others() -> None:
 
 
 def test_delay_counts_from_the_request_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = 0.4
+    seconds = 1.0
     monkeypatch.setattr(logons, "LOGON_DELAY_SECONDS", seconds)
     find = logons.Passwords.of
 

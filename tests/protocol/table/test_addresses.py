@@ -102,11 +102,11 @@ def test_arbitrary_paths(path: str) -> None:
 
 
 def test_parsing_time_is_bounded() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     for unit in ("'", "''", "'a", "'','", "(", " ", "('',", "PartitionKey='"):
         for opening in ("", "Tables(", "People(PartitionKey=", "People(PartitionKey='"):
             parse_address(opening + unit * (30_000 // len(unit)))
-    assert time.monotonic() - started < 2.0
+    assert time.process_time() - started < 2.0
 
 
 # With a service

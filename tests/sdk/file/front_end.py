@@ -13,15 +13,13 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from etagere.bodies.files import FileBodyStore
 from etagere.clock import SystemClock
 from etagere.config import Config
-from etagere.coordination.local import LocalCoordinator
-from etagere.engine.sqlite import SqliteEngine
 from etagere.front import file
 from etagere.front.process import FrontEndContext
 from etagere.model.files import EntryPath
 from etagere.model.shares import ShareName, ShareRef
+from etagere.node.embedded import attach
 from etagere.opens.client import ShareClient, connect
 from etagere.opens.handles import Handle, Session
 from etagere.opens.requests import CachingRequest, OpenRequest
@@ -59,9 +57,8 @@ class FileFrontEnd:
 
     async def _start(self) -> None:
         directory, config, settings = self._server.directory, Config(), Settings()
-        self.engine = SqliteEngine(directory, config)
-        coordinator = LocalCoordinator(directory)
-        store = FileBodyStore(directory, self.engine, config, coordinator=coordinator)
+        storage = await attach(directory, config)
+        self.engine = storage.engine
         listener = socket.create_server(("127.0.0.1", 0))
         self.port = listener.getsockname()[1]
         context = FrontEndContext(
@@ -69,9 +66,7 @@ class FileFrontEnd:
             config,
             settings,
             dict.fromkeys(SERVICES, 0) | {"file": self.port},
-            self.engine,
-            coordinator,
-            store,
+            storage,
             Authenticator(self.engine, settings, {"file": shares.policies_of}),
             AccessLog(),
             single_front_end(),
@@ -85,7 +80,7 @@ class FileFrontEnd:
         self._steps = [
             lambda: http.drain(0.0),
             *(step for _, step in assembly.closing),
-            store.close,
+            storage.store.close,
             self.engine.close,
         ]
 

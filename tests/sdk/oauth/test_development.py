@@ -32,6 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, certificate: Certificate) -
     second = ("--account", ":".join((SECOND_ACCOUNT, *SECOND_KEYS)))
     with served(tmp_path_factory.mktemp("d") / "data", *flags, *second, *certificate.flags) as one:
         yield one
+        assert one.stop() == 0
         assert "eyJ" not in one.log(), "a token is in the log"
 
 

@@ -10,7 +10,6 @@ from etagere.bodies.audit.findings import LedgerRemedy
 from etagere.bodies.audit.remedies import ExtentPlace, RowKey, release_unused_extent, remove_row
 from etagere.bodies.audit.snapshot import Audit
 from etagere.bodies.contents import EXTENTS, MOVES
-from etagere.bodies.files import DIRECTORY_NAME, segment_path
 from etagere.model.bodies import Extent
 
 _REMOVE_REFERENCES = "DELETE FROM audit_references WHERE place = ? RETURNING *"
@@ -25,7 +24,7 @@ _COUNTED = "count, reach, crc, crc_length, holder, user"
 
 def where_of(audit: Audit, segment: int, offset: int) -> str:
     """Describes a place in a segment."""
-    return f"{DIRECTORY_NAME}/{segment_path(audit.directory, segment).name} at {offset}"
+    return f"{audit.segment_name(segment)} at {offset}"
 
 
 def check_moves(audit: Audit) -> None:

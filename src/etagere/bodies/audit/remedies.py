@@ -190,11 +190,11 @@ def repair(
             ledger_remedies.append(finding.remedy)
         elif isinstance(finding.remedy, FileRemedy):
             file_remedies.append(finding.remedy)
-    troubles: list[str] = []
+    failures: list[str] = []
     if ledger_remedies:
-        troubles += _run_operations(directory, ledger_remedies, config, clock)
-    troubles += _repair_files(file_remedies)
-    return len(ledger_remedies) + len(file_remedies) - len(troubles), troubles
+        failures += _run_operations(directory, ledger_remedies, config, clock)
+    failures += _repair_files(file_remedies)
+    return len(ledger_remedies) + len(file_remedies) - len(failures), failures
 
 
 def _run_operations(
@@ -207,17 +207,17 @@ def _run_operations(
         raise CannotCheck(f"the ledger in {directory} cannot be written: {error}") from error
     try:
         waiting = deque(remedies)
-        troubles: list[str] = []
+        failures: list[str] = []
         while waiting:
             group = list(islice(waiting, _GROUP_MAX))
             for answer in writer.run_group([_request(remedy) for remedy in group]):
                 remedy = waiting.popleft()
                 if answer.outcome is not wire.Outcome.RESULT:
-                    troubles.append(_trouble(remedy, answer.outcome, answer.payload))
+                    failures.append(_failure(remedy, answer.outcome, answer.payload))
                 elif remedy.operation is forget_segment and answer.payload == ENCODE(False):
                     waiting.append(remedy)  # it runs in bounded steps
             writer.maintain()
-        return troubles
+        return failures
     finally:
         writer.close()
 
@@ -227,7 +227,7 @@ def _request(remedy: LedgerRemedy) -> wire.Request:
     return wire.Request(0, registered(remedy.operation).wire_name, command)
 
 
-def _trouble(remedy: LedgerRemedy, outcome: wire.Outcome, payload: bytes) -> str:
+def _failure(remedy: LedgerRemedy, outcome: wire.Outcome, payload: bytes) -> str:
     detail = outcome.name.lower()
     if outcome is wire.Outcome.FAULT:
         detail = _decode_fault(payload).detail
@@ -235,7 +235,7 @@ def _trouble(remedy: LedgerRemedy, outcome: wire.Outcome, payload: bytes) -> str
 
 
 def _repair_files(remedies: list[FileRemedy]) -> list[str]:
-    troubles: list[str] = []
+    failures: list[str] = []
     for path, length in remedies:
         try:
             if length is None:
@@ -244,10 +244,10 @@ def _repair_files(remedies: list[FileRemedy]) -> list[str]:
                 with path.open("r+b") as file:
                     file.truncate(length)
         except OSError as error:
-            troubles.append(f"{path}: {error.strerror}")
+            failures.append(f"{path}: {error.strerror}")
     for folder in {remedy.path.parent for remedy in remedies}:
         try:
             directories.sync(folder)
         except OSError as error:
-            troubles.append(f"{folder}: {error.strerror}")
-    return troubles
+            failures.append(f"{folder}: {error.strerror}")
+    return failures

@@ -1,21 +1,20 @@
-"""Compares the layout of segments in the ledger with their files."""
+"""Compares the layout of segments in the ledger with what is stored of them."""
 
 from __future__ import annotations
 
-import contextlib
 import heapq
-import stat
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple
 
 from etagere.bodies.audit import findings as kinds
 from etagere.bodies.audit.extents import where_of
-from etagere.bodies.audit.findings import FileRemedy, LedgerRemedy
+from etagere.bodies.audit.findings import LedgerRemedy
 from etagere.bodies.audit.remedies import SetDeadTotal, set_dead_total
-from etagere.bodies.audit.snapshot import Audit, CannotCheck
+from etagere.bodies.audit.snapshot import Audit
+from etagere.bodies.audit.stored import StoredSegments
 from etagere.bodies.contents import (
     COUNTED_DEAD,
     COUNTERS,
@@ -24,7 +23,7 @@ from etagere.bodies.contents import (
     SEGMENTS,
     UNCOUNTED_DEAD,
 )
-from etagere.bodies.files import DIRECTORY_NAME, segment_path
+from etagere.bodies.segment_files import DIRECTORY_NAME
 from etagere.bodies.segments import SEGMENT_NUMBERS, SegmentNumber, forget_segment
 from etagere.model.bodies import Segment, SegmentState
 
@@ -50,7 +49,8 @@ class _Layout:
 
     extents: int = 0
     extents_end: int = 0
-    extents_beyond_file: int = 0
+    extents_lost: int = 0
+    """Extents that are not stored, or not completely."""
     runs: int = 0
     end: int = 0
     dead_total: int = 0
@@ -59,9 +59,9 @@ class _Layout:
     """Whether anything refers to bytes of the segment, with or without a record of the extent."""
 
 
-def check_segments(audit: Audit, files: dict[str, int]) -> None:
-    """Compares every segment with its extents and its file. `files` are the names in the directory
-    before the snapshot: each had a record then."""
+def check_segments(audit: Audit, stored: StoredSegments, names: dict[str, int]) -> None:
+    """Compares every segment with its extents and with what is stored. `names` are what was stored
+    before the snapshot: each segment had a record then."""
     segments: dict[int, Segment | None] = {}
     for (packed,) in audit.execute("SELECT key FROM segments"):
         if isinstance(packed, bytes) and len(packed) == 8:
@@ -69,57 +69,66 @@ def check_segments(audit: Audit, files: dict[str, int]) -> None:
     for _, (number,), segment, _ in audit.rows(SEGMENTS):
         segments[number] = segment
     audit.report.segments = len(segments)
-    _check_counter(audit, max(segments, default=0))
+    last = _check_counter(audit, max(segments, default=0))
     totals = {number: total.length for _, (number,), total, _ in audit.rows(DEAD_TOTALS)}
     laid_out: set[int] = set()
     wanted: set[int] = set()
     for number, runs in groupby(_runs(audit), key=lambda run: run.segment):
         laid_out.add(number)
-        layout = _lay_out(audit, number, runs, segments.get(number))
+        layout = _summarize(audit, stored, number, runs, segments.get(number))
         if layout.wanted:
             wanted.add(number)
         if number in segments:
-            _compare_total(audit, number, segments[number], layout, totals.pop(number, 0))
-            _compare_with_file(audit, number, segments[number], layout)
+            _compare_total(audit, stored, number, segments[number], layout, totals.pop(number, 0))
+            _compare_with_stored(audit, stored, number, segments[number], layout)
         else:
-            _find_unknown(audit, number, layout)
+            _find_unknown(audit, stored, number, layout)
             if layout.runs:
                 totals.pop(number, None)
     for number in sorted(segments.keys() - laid_out):
-        layout = _lay_out(audit, number, iter(()), segments[number])
-        _compare_total(audit, number, segments[number], layout, totals.pop(number, 0))
-        _compare_with_file(audit, number, segments[number], layout)
+        layout = _summarize(audit, stored, number, iter(()), segments[number])
+        _compare_total(audit, stored, number, segments[number], layout, totals.pop(number, 0))
+        _compare_with_stored(audit, stored, number, segments[number], layout)
     for number, total in sorted(totals.items()):
-        _find_wrong_total(audit, number, 0, total)
-    _check_files(audit, files, segments.keys() | wanted)
+        _find_wrong_total(audit, stored, number, 0, total)
+    _check_names(audit, stored, names, segments.keys() | wanted, last)
 
 
 def _compare_total(
-    audit: Audit, number: int, segment: Segment | None, layout: _Layout, total: int
+    audit: Audit,
+    stored: StoredSegments,
+    number: int,
+    segment: Segment | None,
+    layout: _Layout,
+    total: int,
 ) -> None:
     """Compares the total of dead bytes with what no record covers. The total of a segment that is
     being removed is not used, and a segment without a file and without used extents has nothing to
     count."""
     if segment is None or segment.state is SegmentState.RETIRED:
         return
-    lost = _file_bytes(segment_path(audit.directory, number)) is None and not layout.wanted
+    lost = stored.size(number) is None and not layout.wanted
     if layout.dead_total != total and not (lost and segment.state is SegmentState.SEALED):
-        _find_wrong_total(audit, number, layout.dead_total, total)
+        _find_wrong_total(audit, stored, number, layout.dead_total, total)
 
 
-def _find_wrong_total(audit: Audit, number: int, dead_bytes: int, total: int) -> None:
-    where = f"{DIRECTORY_NAME}/{segment_path(audit.directory, number).name}"
+def _find_wrong_total(
+    audit: Audit, stored: StoredSegments, number: int, dead_bytes: int, total: int
+) -> None:
+    where = stored.where(number)
     what = f"{dead_bytes} bytes are dead, but {total} were counted"
     remedy = LedgerRemedy(set_dead_total, SetDeadTotal(number, dead_bytes))
     audit.suspect(kinds.DEAD_TOTAL_WRONG, where, what, remedy)
 
 
-def _check_counter(audit: Audit, last: int) -> None:
+def _check_counter(audit: Audit, last: int) -> int:
+    """Returns the last number of a segment that was used."""
     numbers = {key: counter.last for _, (key,), counter, _ in audit.rows(COUNTERS)}
     recorded = numbers.get(SEGMENT_NUMBERS, 0)
     if recorded < last:
         what = f"the last segment is {last}, but {recorded} is recorded"
         audit.suspect(kinds.COUNTER_WRONG, COUNTERS.name, what)
+    return max(recorded, last)
 
 
 def _runs(audit: Audit) -> Iterator[_Run]:
@@ -142,57 +151,71 @@ def _runs(audit: Audit) -> Iterator[_Run]:
     return heapq.merge(extents, dead, counted, missing, key=lambda run: (run.segment, run.offset))
 
 
-def _lay_out(audit: Audit, number: int, runs: Iterator[_Run], segment: Segment | None) -> _Layout:
-    """Reports overlaps, and counts the dead bytes that have no record: up to the point that sealing
-    has reached, all bytes that no other record covers; behind it, what schema 1 has counted."""
+def _summarize(
+    audit: Audit,
+    stored: StoredSegments,
+    number: int,
+    runs: Iterator[_Run],
+    segment: Segment | None,
+) -> _Layout:
+    """Reports overlaps, and counts the dead bytes that have no record: of the bytes that sealing
+    has counted, those that no other record covers; of the others, what schema 1 has counted."""
     layout = _Layout()
-    counted_to = _counted_to(segment)
-    file_bytes = _file_bytes(segment_path(audit.directory, number))
-    covered = 0
+    counted_to, layout.dead_total = _counted(segment)
+    covered_to = 0
     before: _Run | None = None
     for run in runs:
-        if run.kind is not _COUNTED:
-            layout.dead_total += max(min(run.offset, counted_to) - covered, 0)
-            covered = max(covered, run.end)
-        elif run.offset >= counted_to:
-            layout.dead_total += run.length
+        if run.kind is _COUNTED:
+            layout.dead_total += run.length if run.offset >= counted_to else 0
+        elif run.offset < counted_to:
+            layout.dead_total -= max(run.end - max(run.offset, covered_to), 0)
+            covered_to = max(covered_to, run.end)
         layout.wanted = layout.wanted or run.kind in (_EXTENT, _MISSING)
         if run.kind is _MISSING:
             continue
         layout.runs += 1
-        layout.end = max(layout.end, run.end)
+        end = run.end if stored.is_contiguous else layout.end + run.length
+        layout.end = max(layout.end, end)
         if run.kind is _EXTENT:
             layout.extents += 1
             layout.extents_end = max(layout.extents_end, run.end)
-            layout.extents_beyond_file += file_bytes is None or run.end > file_bytes
+            layout.extents_lost += not stored.contains(number, run.offset, run.end)
         if before is not None and run.offset < before.end:
             what = f"{run.length} bytes ({run.kind}) begin inside "
             what += f"the {before.length} bytes at {before.offset} ({before.kind})"
             audit.find(kinds.EXTENTS_OVERLAP, where_of(audit, number, run.offset), what)
         if before is None or run.end > before.end:
             before = run
-    layout.dead_total += max(counted_to - covered, 0)
+    layout.dead_total = max(layout.dead_total, 0)
     return layout
 
 
-def _counted_to(segment: Segment | None) -> int:
+def _counted(segment: Segment | None) -> tuple[int, int]:
+    """Returns the offset up to which sealing has counted, and the number of bytes."""
     if segment is None:
-        return 0
-    return segment.counted_to if segment.state is SegmentState.OPEN else segment.length
+        return 0, 0
+    if segment.state is not SegmentState.OPEN:
+        return sys.maxsize, segment.length
+    return segment.counted_to, segment.covered_bytes or segment.counted_to
 
 
-def _compare_with_file(audit: Audit, number: int, segment: Segment | None, layout: _Layout) -> None:
-    path = segment_path(audit.directory, number)
-    where = f"{DIRECTORY_NAME}/{path.name}"
-    file_bytes = _file_bytes(path)
-    if layout.extents_beyond_file:
+def _compare_with_stored(
+    audit: Audit, stored: StoredSegments, number: int, segment: Segment | None, layout: _Layout
+) -> None:
+    where = stored.where(number)
+    size = stored.size(number)
+    if layout.extents_lost:
         users = audit.users_of_segment(number)
-        if file_bytes is None:
-            what = f"the file is missing; it has {layout.extents} extents, used by {users}"
-            audit.find(kinds.SEGMENT_MISSING, where, what)
+        if size is None:
+            verb = "is" if stored.is_contiguous else "are"
+            what = f"the {stored.noun} {verb} missing; it has {layout.extents} extents, "
+            audit.find(kinds.SEGMENT_MISSING, where, f"{what}used by {users}")
         else:
-            what = f"the file ends at {file_bytes}, its extents at {layout.extents_end}; "
-            what += f"{layout.extents_beyond_file} of {layout.extents} are cut off. "
+            if stored.is_contiguous:
+                what = f"the {stored.noun} ends at {size}, its extents at {layout.extents_end}; "
+            else:
+                what = f"some of the {stored.noun} are missing or too short; "
+            what += f"{layout.extents_lost} of {layout.extents} are cut off. "
             what += f"The segment is used by {users}"
             audit.find(kinds.SEGMENT_SHORT, where, what)
     if segment is None:
@@ -202,82 +225,52 @@ def _compare_with_file(audit: Audit, number: int, segment: Segment | None, layou
         what += f"used by {audit.users_of_segment(number)}"
         audit.find(kinds.SEGMENT_RETIRED, where, what)
     elif segment.state is SegmentState.SEALED:
-        _compare_sealed(audit, number, segment, layout)
+        _compare_sealed(audit, stored, number, segment, layout)
 
 
-def _compare_sealed(audit: Audit, number: int, segment: Segment, layout: _Layout) -> None:
-    path = segment_path(audit.directory, number)
-    where = f"{DIRECTORY_NAME}/{path.name}"
-    file_bytes = _file_bytes(path)
+def _compare_sealed(
+    audit: Audit, stored: StoredSegments, number: int, segment: Segment, layout: _Layout
+) -> None:
+    where = stored.where(number)
+    size = stored.size(number)
     if layout.end > segment.length:
         what = f"was sealed with {segment.length} bytes, but records reach to {layout.end}"
         audit.find(kinds.SEGMENT_LENGTH_WRONG, where, what)
-    elif file_bytes is None and segment.length and not layout.wanted:
+    elif size is None and segment.length and not layout.wanted:
         remedy = LedgerRemedy(forget_segment, SegmentNumber(number))
-        what = "there is neither a file nor anything in use in it"
+        what = f"there is neither a {stored.noun} nor anything in use in it"
         audit.suspect(kinds.SEGMENT_EMPTY, where, what, remedy)
-    elif file_bytes is not None and file_bytes > segment.length:
-        what = f"has {file_bytes} bytes, but was sealed with {segment.length}"
-        audit.suspect(kinds.FILE_TOO_LONG, where, what, FileRemedy(path, segment.length))
+    elif size is not None and size > segment.length:
+        truncation = stored.truncation(number, segment.length)
+        if truncation is not None:
+            what = f"has {size} bytes, but was sealed with {segment.length}"
+            audit.suspect(kinds.FILE_TOO_LONG, where, what, truncation)
 
 
-def _find_unknown(audit: Audit, number: int, layout: _Layout) -> None:
+def _find_unknown(audit: Audit, stored: StoredSegments, number: int, layout: _Layout) -> None:
     """Reports extents or dead space of a segment without a record."""
-    path = segment_path(audit.directory, number)
-    where = f"{DIRECTORY_NAME}/{path.name}"
+    where = stored.where(number)
     if layout.extents:
         users = audit.users_of_segment(number)
         what = f"has {layout.extents} extents, used by {users}, but no record of its own"
         audit.find(kinds.SEGMENT_UNKNOWN, where, what)
-        _compare_with_file(audit, number, None, layout)
+        _compare_with_stored(audit, stored, number, None, layout)
     elif layout.runs:
         remedy = LedgerRemedy(forget_segment, SegmentNumber(number))
         what = f"{layout.runs} records of dead space are left of a segment that is gone"
         audit.suspect(kinds.DEAD_UNUSED, where, what, remedy)
 
 
-def list_files(directory: Path) -> dict[str, int]:
-    """Returns the names and sizes of the files in the directory of segments."""
-    sizes: dict[str, int] = {}
-    try:
-        for path in (directory / DIRECTORY_NAME).iterdir():
-            # A running server may remove files meanwhile.
-            with contextlib.suppress(FileNotFoundError):
-                sizes[path.name] = path.lstat().st_size
-        return sizes
-    except FileNotFoundError:
-        return sizes
-    except OSError as error:
-        raise CannotCheck(f"{error.filename} cannot be read: {error.strerror}") from error
-
-
-def _check_files(audit: Audit, files: dict[str, int], known: set[int]) -> None:
-    for name, size in sorted(files.items()):
-        path = audit.directory / DIRECTORY_NAME / name
+def _check_names(
+    audit: Audit, stored: StoredSegments, names: dict[str, int], known: set[int], last: int
+) -> None:
+    for name, size in sorted(names.items()):
         where = f"{DIRECTORY_NAME}/{name}"
-        number = _number_of(audit.directory, name)
+        number = stored.number_of(name)
         if number is None:
             audit.find(kinds.FILE_STRANGE, where, "is not the name of a segment")
-        elif number not in known and path.exists():
-            # A running server may have removed the file and its record meanwhile.
-            what = f"the ledger knows nothing of this file of {size} bytes"
-            audit.suspect(kinds.FILE_UNUSED, where, what, FileRemedy(path))
-
-
-def _number_of(directory: Path, name: str) -> int | None:
-    try:
-        number = int(name.removesuffix(".seg"), 16)
-    except ValueError:
-        return None
-    return number if number >= 0 and segment_path(directory, number).name == name else None
-
-
-def _file_bytes(path: Path) -> int | None:
-    """Returns the size of a file; None if there is none."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise CannotCheck(f"{path} cannot be read: {error.strerror}") from error
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+        elif number not in known and (stored.is_contiguous or number <= last):
+            remedy = stored.removal(name)
+            if remedy is not None:
+                what = f"the ledger knows nothing of this {stored.noun} of {size} bytes"
+                audit.suspect(kinds.FILE_UNUSED, where, what, remedy)

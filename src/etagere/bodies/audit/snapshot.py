@@ -34,6 +34,7 @@ from etagere.engine.snapshots import (
     UNREADABLE,
     Corrupt,
     LedgerSnapshot,
+    LogTooLong,
     OutOfSpace,
     Progress,
 )
@@ -89,8 +90,16 @@ class CannotCheck(Exception):
 class Audit:
     """A check in progress: the snapshot, the counts and the findings."""
 
-    def __init__(self, directory: Path, config: Config, progress: Progress) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        config: Config,
+        progress: Progress,
+        segment_name: Callable[[int], str],
+    ) -> None:
         self.directory = directory
+        self.segment_name = segment_name
+        """Returns what a segment is called in messages."""
         self.report = Report()
         self.snapshot = _open(directory, config, progress)
         self._suspects: list[Finding] = []
@@ -282,6 +291,8 @@ def _open(directory: Path, config: Config, progress: Progress) -> LedgerSnapshot
         raise CannotCheck(message) from None
     except OutOfSpace:
         raise CannotCheck(_NO_ROOM) from None
+    except LogTooLong as error:
+        raise CannotCheck(str(error)) from None
     except ledger.DatabaseError as error:
         raise CannotCheck(f"{path} cannot be read: {error}") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from etagere.bodies.audit.snapshot import (
     check_tables,
     require_ledger,
 )
+from etagere.bodies.audit.stored import StoredFiles, StoredSegments
 from etagere.bodies.contents import (
     BLOCK_LISTS,
     CHUNK_SHARERS,
@@ -84,9 +86,11 @@ def check(
     indexes: Sequence[Index] = (),
     audits: Sequence[tuple[Callable[[Audit], None], str]] = (),
     progress: Progress = _no_progress,
+    open_stored: Callable[[], StoredSegments] | None = None,
 ) -> Report:
     """Checks a data directory; with `fast`, without the bytes of the segments. `indexes` describes
-    the indexes to check, and `audits` are further parts with their names. A server may be running.
+    the indexes to check, and `audits` are further parts with their names. `open_stored` opens the
+    segments, if they are not in the directory. A server may be running.
 
     Raises `CannotCheck`, `NotALedger` or `SchemaTooNew` if the directory cannot be checked.
     """
@@ -100,31 +104,28 @@ def check(
         # Like every reader, the check pins first, so that the segments of its snapshot stay on
         # disk.
         with coordinator.pin():
-            files = segments.list_files(directory)
-            audit = Audit(directory, config or Config(), progress)
-            try:
-                return _walk(audit, files, indexes, audits, fast=fast)
-            finally:
-                audit.close()
+            stored = StoredFiles(directory) if open_stored is None else open_stored()
+            with closing(stored):
+                names = stored.list()
+                with closing(Audit(directory, config or Config(), progress, stored.where)) as audit:
+                    parts = _parts(stored, names, indexes, audits)
+                    return _walk(audit, parts, None if fast else stored)
     finally:
         coordinator.close()
 
 
-def _walk(
-    audit: Audit,
-    files: dict[str, int],
+_Part = tuple[Callable[[Audit], None], str]
+"""A part of the check, and its name."""
+
+
+def _parts(
+    stored: StoredSegments,
+    names: dict[str, int],
     indexes: Sequence[Index],
-    audits: Sequence[tuple[Callable[[Audit], None], str]],
-    *,
-    fast: bool,
-) -> Report:
-    audit.attempt(check_database, "pages")
-    try:
-        check_tables(audit)
-    except snapshots.Corrupt as error:
-        path = database_path(audit.directory)
-        raise CannotCheck(f"{path} is too damaged to be checked; restore it ({error})") from error
-    parts: tuple[tuple[Callable[[Audit], None], str], ...] = (
+    audits: Sequence[_Part],
+) -> Sequence[_Part]:
+    """Returns the parts of a check. `names` are what is stored of segments, with their sizes."""
+    return (
         (contents.check_holders, "holders"),
         (_read_others, "records"),
         (contents.check_inline, "bytes in the ledger"),
@@ -137,12 +138,22 @@ def _walk(
         *audits,
         (extents.check_moves, "moves"),
         (extents.check_references, "extents"),
-        (partial(segments.check_segments, files=files), "segments"),
+        (partial(segments.check_segments, stored=stored, names=names), "segments"),
     )
+
+
+def _walk(audit: Audit, parts: Sequence[_Part], read_from: StoredSegments | None) -> Report:
+    """Runs the parts of a check. `read_from` are the segments whose bytes are verified."""
+    audit.attempt(check_database, "pages")
+    try:
+        check_tables(audit)
+    except snapshots.Corrupt as error:
+        path = database_path(audit.directory)
+        raise CannotCheck(f"{path} is too damaged to be checked; restore it ({error})") from error
     for part, name in parts:
         audit.attempt(part, name)
-    if not fast:
-        audit.attempt(check_bytes, "checksums")
+    if read_from is not None:
+        audit.attempt(partial(check_bytes, stored=read_from), "checksums")
     return audit.conclude()
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from etagere.bodies import intervals
-from etagere.bodies.contents import Plan, adopt_body, locate, release, try_locate
+from etagere.bodies.contents import adopt_body, release
+from etagere.bodies.plans import Plan, locate, try_locate
 from etagere.engine.interface import (
     ReadTxn,
     Refused,
@@ -17,6 +16,7 @@ from etagere.engine.interface import (
     unwrap,
 )
 from etagere.errors import Refusal
+from etagere.model.base import Result
 from etagere.model.blobs import (
     AppendTraits,
     Blob,
@@ -48,7 +48,7 @@ from etagere.rules import tags as tag_rules
 from etagere.rules import tiers as tier_rules
 
 
-class OpenedBlob(NamedTuple):
+class OpenedBlob(Result, frozen=True):
     """A range of a blob, and the location of its bytes."""
 
     result: BlobResult
@@ -133,8 +133,9 @@ def replace_blob(
 
 def get_blob(txn: ReadTxn, command: GetBlob) -> BlobResult:
     blob = find_blob(txn, command.ref)
-    preconditions.check_read(blob, command.conditions, command.lease_id, txn.steady_now)
-    return BlobResult(txn.steady_now, blob)
+    now = txn.steady_now
+    preconditions.check_read(blob, command.conditions, command.lease_id, now)
+    return BlobResult(now, blob)
 
 
 def open_blob(txn: ReadTxn, command: OpenBlob) -> OpenedBlob | None:

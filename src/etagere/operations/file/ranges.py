@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from etagere.bodies import intervals
-from etagere.bodies.contents import Plan, locate, try_locate
 from etagere.bodies.maps import cut_piece
+from etagere.bodies.plans import Plan, locate, try_locate
 from etagere.engine.interface import ReadTxn, Refused, WriteTxn, operation
 from etagere.errors import Refusal
 from etagere.model.bodies import Content, Mapped

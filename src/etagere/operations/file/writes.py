@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from etagere.bodies import intervals
-from etagere.bodies.contents import Plan, locate, try_locate
+from etagere.bodies.plans import Plan, locate, try_locate
 from etagere.engine.interface import SHARED, ReadTxn, Refused, WriteTxn, operation
 from etagere.errors import Refusal
 from etagere.model.bodies import Mapped

@@ -37,6 +37,7 @@ from etagere.auth.request import is_access_control_request
 from etagere.auth.roles import Right
 from etagere.engine.interface import Refused, abort_if
 from etagere.errors import Refusal
+from etagere.model.base import KeyEnum
 from etagere.model.leases import LeaseVerb
 from etagere.protocol.blob import decode
 from etagere.protocol.blob.handlers import (
@@ -65,7 +66,7 @@ from etagere.protocol.rest.operations import (
 from etagere.rules.names import check_container_write
 
 
-class Level(enum.Enum):
+class Level(KeyEnum):
     """The kind of resource in the address of a request."""
 
     SERVICE = enum.auto()

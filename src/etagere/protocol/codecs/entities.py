@@ -42,7 +42,7 @@ MEMBERS_MAX: Final = 1_024
 service adds, and null properties, which are not stored."""
 
 
-class DecodedEntity(NamedTuple):
+class DecodedEntity(msgspec.Struct, frozen=True):
     """A decoded entity. Its keys may be missing if the address of the request has them."""
 
     partition: str | None

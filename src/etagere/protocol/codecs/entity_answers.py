@@ -11,19 +11,21 @@ A number of 64 bits is a string at every level, because many clients have none t
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from etagere.errors import Refusal
+from etagere.model.base import KeyEnum
 from etagere.model.tables import Entity, Keys
 from etagere.protocol.codecs.entity_forms import Frame, to_json, write_entities, write_entity
 
 # Levels
 
 
-class Level(enum.Enum):
+class Level(KeyEnum):
     """The level of metadata, as requested."""
 
     NO_METADATA = "nometadata"
@@ -88,7 +90,7 @@ _known_level = lru_cache(maxsize=64)(_level_of)
 # Addresses
 
 
-class Origin(NamedTuple):
+class Origin(msgspec.Struct, frozen=True, gc=False):
     """The service, for URLs in responses."""
 
     address: str

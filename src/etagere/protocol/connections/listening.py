@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Callable
 
-from etagere.protocol.connections.pool import ConnectionPlace, ConnectionPool
+from etagere.protocol.connections.pool import ConnectionPlace, ConnectionPool, ForwardedClient
 from etagere.protocol.connections.sharing import FrontEndRow, FrontEndShare
 
 logger = logging.getLogger(__name__)
@@ -160,12 +160,27 @@ class Listener:
             self._pool.evict()
             self._wait_for_place()
             return False
+        self._admit(connected)
+        return True
+
+    def has_place(self) -> bool:
+        """Returns whether another connection can be adopted."""
+        return not self._stopped and self._pool.has_place()
+
+    def adopt(self, connected: socket.socket, client: ForwardedClient) -> None:
+        """Takes a connection of this client that another node has accepted."""
+        if self.has_place():
+            self._admit(connected, client)
+        else:
+            connected.close()
+
+    def _admit(self, connected: socket.socket, client: ForwardedClient | None = None) -> None:
         connected.setblocking(False)
         place = self._pool.take()
+        place.client = client
         self._share.own_row.add_connections(self._number, 1)
         place.left = self._forget_one
         self._accept(connected, place)
-        return True
 
     def _forget_one(self) -> None:
         self._share.own_row.add_connections(self._number, -1)

@@ -20,6 +20,7 @@ SMALL_BYTES_MAX = 64 * 1024
 UPLOAD_BYTES_MAX = 1 << 20
 """The most that an upload buffers in memory before it is written. Documents take more."""
 _LARGE_SHARE = 7 / 8
+_SPARE_SHARE = 1 / 2
 DOCUMENT_FACTOR = 4
 """How many times its length a document counts: parsing it makes many objects."""
 
@@ -75,6 +76,7 @@ class MemoryBudget:
         share = share or single_front_end()
         self._bytes_max = bytes_max
         self._large_bytes_max = int(bytes_max * _LARGE_SHARE)
+        self._spare_bytes_max = int(bytes_max * _SPARE_SHARE)
         self._wait_seconds_max = wait_seconds_max
         self._own_row = share.own_row
         self._others = share.others
@@ -92,8 +94,16 @@ class MemoryBudget:
 
     def reserve(self, count: int) -> bool:
         """Reserves memory if there is enough; returns whether there was."""
-        used = self.used_bytes + count
         limit = self._bytes_max if count <= SMALL_BYTES_MAX else self._large_bytes_max
+        return self._reserve_below(limit, count)
+
+    def reserve_spare(self, count: int) -> bool:
+        """Reserves memory that only makes requests faster, such as read-ahead: none beyond half of
+        the budget, or while requests wait for memory. Returns whether it did."""
+        return not self._is_awaited and self._reserve_below(self._spare_bytes_max, count)
+
+    def _reserve_below(self, limit: int, count: int) -> bool:
+        used = self.used_bytes + count
         for other in self._others:
             limit -= other.words[MEMORY]
         if used > limit:

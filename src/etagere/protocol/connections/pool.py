@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from etagere.config import Config
+
+
+class ForwardedClient(NamedTuple):
+    """The client of a connection that another node has accepted."""
+
+    host: str
+    port: int
+    is_relayed: bool = False
+    """Whether a node of another cell relays its requests, which are not encrypted."""
+    is_secure: bool = False
+    """Whether the client sent the relayed requests over TLS."""
 
 
 class ConnectionPool:
@@ -15,8 +27,14 @@ class ConnectionPool:
     silent longest.
     """
 
-    def __init__(self, connections_max: int = Config.connections_max) -> None:
+    def __init__(
+        self,
+        connections_max: int = Config.connections_max,
+        is_draining: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._connections_max = connections_max
+        self.is_draining = is_draining
+        """Returns whether connections are to end with their next response."""
         self._count = 0
         # Dictionaries keep the order of insertion: the order in which the silences began.
         self.silent: dict[ConnectionPlace, None] = {}
@@ -66,7 +84,7 @@ def _nothing() -> None:
 class ConnectionPlace:
     """The place of one connection in a pool."""
 
-    __slots__ = ("_left", "_pool", "evict", "left")
+    __slots__ = ("_left", "_pool", "client", "evict", "left")
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
@@ -75,7 +93,13 @@ class ConnectionPlace:
         """Closes the connection."""
         self.left: Callable[[], None] = _nothing
         """Called once, when the place is free."""
+        self.client: ForwardedClient | None = None
+        """The client, if another node has accepted the connection."""
         pool.silent[self] = None
+
+    def is_draining(self) -> bool:
+        """Returns whether the connection is to end with its next response."""
+        return self._pool.is_draining()
 
     def set_busy(self) -> None:
         """The connection has a request under way."""

@@ -16,6 +16,7 @@ from etagere.auth.file_permissions import (
     READ_FILE,
     on_directory,
     on_file,
+    on_file_service_properties,
     on_handles,
     on_hard_link,
     on_list_of_files,
@@ -23,8 +24,9 @@ from etagere.auth.file_permissions import (
     on_share_permissions,
     on_shares,
 )
-from etagere.auth.permissions import Permission, on_delegation_key, on_service_properties
+from etagere.auth.permissions import Permission, on_delegation_key
 from etagere.engine.interface import Refused
+from etagere.model.base import KeyEnum
 from etagere.model.leases import LeaseVerb
 from etagere.protocol.file.handlers import (
     copies,
@@ -48,7 +50,7 @@ from etagere.protocol.rest.operations import (
 )
 
 
-class Level(enum.Enum):
+class Level(KeyEnum):
     """The kind of resource in the address of a request."""
 
     SERVICE = enum.auto()
@@ -91,11 +93,11 @@ OPERATIONS: Final = (
         routes=(Route("GET", SERVICE, "list"),)),
     FileOperation(
         name="get_file_service_properties", handler=service_operations.get_service_properties,
-        permission=on_service_properties("r"),
+        permission=on_file_service_properties("r"),
         routes=(Route("GET", SERVICE, "properties", "service"),)),
     FileOperation(
         name="set_file_service_properties", handler=service_operations.set_service_properties,
-        permission=on_service_properties("w"),
+        permission=on_file_service_properties("w"),
         routes=(Route("PUT", SERVICE, "properties", "service"),)),
     FileOperation(
         name="get_user_delegation_key", handler=delegation.get_user_delegation_key,

@@ -81,9 +81,19 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast("asyncio.Transport", transport)
         self._secure = transport.get_extra_info("sslcontext") is not None
+        forwarded = self._place.client
+        peer = forwarded or transport.get_extra_info("peername")
         self._input = Input(
-            self, transport, self._lifecycle, self._limits, self._memory, secure=self._secure
+            self,
+            transport,
+            self._lifecycle,
+            self._limits,
+            self._memory,
+            client=peer[0] if isinstance(peer, tuple) else "",
+            secure=self._secure,
         )
+        if forwarded is not None and forwarded.is_relayed:
+            self._input.framing.set_relayed(is_secure=forwarded.is_secure)
         self._output = Output(transport, secure=self._secure)
         self._framing = self._input.framing
         self._timer = ClientTimer(self._limits, self._memory, self._input, self._output)
@@ -207,9 +217,12 @@ class Connection(asyncio.Protocol):
             response = self._application.malformed(refusal.status, refusal.detail, request.method)
         except Exception as error:
             response = self._application.failed(request, error)
-        request.server_seconds = time.monotonic() - max(began, request.body.completed_at)
+        body_ended = request.body.completed_at
+        request.server_seconds = time.monotonic() - (body_ended if body_ended > began else began)
         if not isinstance(response.body, bytes):
             response = self._with_short_files(request, response)
+            if response.buffer_bytes:
+                response = self._within_memory(request, response, response.buffer_bytes)
         elif len(response.body) > SMALL_BYTES_MAX:
             response = self._within_memory(request, response, len(response.body))
         try:
@@ -235,19 +248,22 @@ class Connection(asyncio.Protocol):
             return self._application.busy(request)
         return response
 
-    def _within_memory(self, request: Request, response: Response, length: int) -> Response:
-        """Returns a long response, or a refusal if there is too little memory left for it."""
+    def _within_memory(self, request: Request, response: Response, size: int) -> Response:
+        """Returns a response that uses memory until it is sent, or a refusal if there is too little
+        memory left for it."""
         may_refuse = request.method in _SAFE_METHODS and not response.has_effect
         if may_refuse and not self._memory.has_room():
             if response.finished is not None:
                 response.finished()
             return self._application.busy(request)
-        request.body.keep(length)
+        request.body.keep(size)
         return response
 
     def _is_last_response(self, request: Request) -> bool:
         """Returns whether the connection ends with the response to this request."""
         if self._lifecycle.connection is not OPEN or not request.keep_alive:
+            return True
+        if self._place.is_draining():
             return True
         if not request.body.complete and self._gives_up(request.body):
             return True

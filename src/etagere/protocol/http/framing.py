@@ -65,6 +65,8 @@ class RequestFraming:
         self._memory = memory
         self._client = client
         self._secure = secure
+        self._client_is_secure = secure
+        self._is_relayed = False
         self._parser = httptools.HttpRequestParser(self)
         self._request_lines = RequestLineScanner()
         self.requests: deque[Request] = deque()
@@ -80,6 +82,12 @@ class RequestFraming:
         self._unframed_bytes_max = limits.target_bytes_max + limits.head_bytes_max
         # Set from the end of a head that asks for an upgrade until another parser continues.
         self._changing_parsers = False
+
+    def set_relayed(self, *, is_secure: bool) -> None:
+        """Marks all requests as relayed by a node of another cell, to which clients sent them over
+        TLS or not."""
+        self._is_relayed = True
+        self._client_is_secure = is_secure
 
     def feed(self, data: bytes | memoryview) -> None:
         """Parses what has arrived. After MalformedRequest, nothing more may be fed."""
@@ -246,7 +254,8 @@ class RequestFraming:
             self._parser, self._target, self._headers, self._flow, self._limits, self._memory
         )
         request.client = self._client
-        request.secure = self._secure
+        request.secure = self._client_is_secure
+        request.is_relayed = self._is_relayed
         self._changing_parsers = self._parser.should_upgrade() and request.body.length != 0
         self.body = request.body
         self.requests.append(request)

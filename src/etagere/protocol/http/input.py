@@ -54,16 +54,16 @@ class Input:
         limits: Limits,
         memory: MemoryBudget,
         *,
+        client: str,
         secure: bool,
     ) -> None:
+        """`client` is the address of the client."""
         self._loop = asyncio.get_running_loop()
         self._observer = observer
         self._transport = transport
         self._lifecycle = lifecycle
         self._limits = limits
         self._secure = secure
-        peer = transport.get_extra_info("peername")
-        client = peer[0] if isinstance(peer, tuple) else ""
         self.framing = RequestFraming(observer, self, limits, memory, client=client, secure=secure)
         self.refusal: MalformedRequest | None = None
         """Why the input is no longer parsed, if it is malformed."""

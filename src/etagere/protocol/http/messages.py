@@ -7,7 +7,8 @@ and metadata names keep their case.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from etagere.descriptors import FilePart
 from etagere.protocol.http.request_bodies import BodyTooLarge, ClientGone, RequestBody
@@ -24,6 +25,7 @@ class Request:
         "client",
         "fields",
         "headers",
+        "is_relayed",
         "keep_alive",
         "method",
         "minor_version",
@@ -47,14 +49,16 @@ class Request:
         self.body = body
         self.client = ""
         self.secure = False
+        """Whether the client sent it over TLS."""
+        self.is_relayed = False
+        """Whether a node of another cell relays it."""
         self.keep_alive = True
         self.minor_version = 1
         self.server_seconds = 0.0
         """The time from the end of its body until there was a response."""
 
 
-@dataclass(slots=True)
-class Response:
+class Response(msgspec.Struct):
     """A response. The server adds Date, Server and the headers about the connection."""
 
     status: int
@@ -71,5 +75,9 @@ class Response:
     has_effect: bool = False
     """Whether a GET or HEAD request has changed something nevertheless: then no error may be sent
     in place of this response."""
+    is_relayed: bool = False
+    """Whether it is the response of another node, which has added Date and Server."""
+    buffer_bytes: int = 0
+    """The memory that a streamed body uses until it is sent; 0 if it is negligible."""
     notes: object = None
     """What the application knows about the request, for `Application.sent`."""

@@ -102,7 +102,7 @@ class RequestBody:
         """Whether the client waits for 100 Continue before it sends the body."""
         self.complete = False
         self.completed_at = 0.0
-        """By the monotonic clock; 0 before."""
+        """By the monotonic clock; 0 before, and if there is no body."""
         self.received = 0
         self.discarded = 0
         self.buffered = 0
@@ -157,7 +157,8 @@ class RequestBody:
 
     def feed_end(self) -> None:
         self.complete = True
-        self.completed_at = time.monotonic()
+        if self.length != 0:
+            self.completed_at = time.monotonic()
         if self._waiter is not None:
             self._wake()
 

@@ -42,7 +42,8 @@ def head(response: Response, framing: bytes) -> bytes:
     if not lines.count(b"\r") == lines.count(b"\n") == len(headers):
         lines = b"".join([b"%b: %b\r\n" % _one_line(*header) for header in headers])
     first = status_line(response.status, response.reason)
-    return b"%b%b%b%b\r\n" % (first, _DATE.line(), lines, framing)
+    date = b"" if response.is_relayed else _DATE.line()
+    return b"%b%b%b%b\r\n" % (first, date, lines, framing)
 
 
 def status_line(status: int, reason: str = "") -> bytes:

@@ -7,11 +7,12 @@ import contextlib
 import logging
 import socket
 import ssl
+from dataclasses import replace
 from functools import partial
 
 from etagere.protocol.connections.listening import Listener
 from etagere.protocol.connections.memory import MemoryBudget
-from etagere.protocol.connections.pool import ConnectionPlace, ConnectionPool
+from etagere.protocol.connections.pool import ConnectionPlace, ConnectionPool, ForwardedClient
 from etagere.protocol.connections.sharing import FrontEndShare, single_front_end
 from etagere.protocol.http.application import Application
 from etagere.protocol.http.connection import Connection
@@ -22,6 +23,9 @@ logger = logging.getLogger(__name__)
 _SWEEP_SECONDS = 1.0
 # The most connections checked in one iteration of the event loop: thousands may be late together.
 _CHECKED_TOGETHER_MAX = 64
+# The relaying node measures how fast its client is. What it holds of a response in memory makes a
+# slow client appear to read nothing for a while, and then much.
+_RELAYED_BEHIND_SECONDS_MAX = 600.0
 # How long cancelled requests may take to end.
 _ABORT_SECONDS = 1.0
 
@@ -45,6 +49,7 @@ class HttpServer:
         this listener in the table that front ends share."""
         self._application = application
         self._limits = limits or Limits()
+        self._relayed_limits = replace(self._limits, behind_seconds_max=_RELAYED_BEHIND_SECONDS_MAX)
         self._tls = tls
         self._memory = memory or MemoryBudget()
         self._connections: set[Connection] = set()
@@ -66,6 +71,14 @@ class HttpServer:
         """Replaces the TLS context for connections that are accepted from now on."""
         self._tls = context
 
+    def has_place(self) -> bool:
+        """Returns whether another connection can be adopted."""
+        return self._listener.has_place()
+
+    def adopt(self, connected: socket.socket, client: ForwardedClient) -> None:
+        """Serves a connection of this client that another node has accepted."""
+        self._listener.adopt(connected, client)
+
     def _accept(self, connected: socket.socket, place: ConnectionPlace) -> None:
         task = asyncio.create_task(self._connect(connected, place))
         self._accepted.add(task)
@@ -81,22 +94,25 @@ class HttpServer:
 
     async def _connect(self, connected: socket.socket, place: ConnectionPlace) -> None:
         """Creates the connection of an accepted socket; with TLS, after the handshake."""
+        is_relayed = place.client is not None and place.client.is_relayed
+        tls = None if is_relayed else self._tls
+        limits = self._relayed_limits if is_relayed else self._limits
+        secure = tls is not None
         place.evict = partial(_shut_down, connected)
         connection: Connection | None = None
 
         def new_connection() -> Connection:
             nonlocal connection
             connection = Connection(
-                self._application, self._limits, self._connections, place, self._memory
+                self._application, limits, self._connections, place, self._memory
             )
             return connection
 
-        secure = self._tls is not None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 new_connection,
                 connected,
-                ssl=self._tls,
+                ssl=tls,
                 ssl_handshake_timeout=self._limits.head_seconds if secure else None,
                 ssl_shutdown_timeout=self._limits.linger_seconds if secure else None,
             )

@@ -17,13 +17,14 @@ from etagere.auth.permissions import (
     on_service,
     on_service_properties,
 )
+from etagere.model.base import KeyEnum
 from etagere.protocol.queue import handlers
 from etagere.protocol.rest import delegation, service_operations
 from etagere.protocol.rest.exchange import Exchange
 from etagere.protocol.rest.operations import Operation, Route, index_routes
 
 
-class Level(enum.Enum):
+class Level(KeyEnum):
     """The kind of resource in the address of a request."""
 
     SERVICE = enum.auto()

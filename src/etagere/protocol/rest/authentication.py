@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -21,7 +21,7 @@ from etagere.auth.challenges import (
 )
 from etagere.auth.known_tokens import KnownToken, KnownTokens
 from etagere.auth.permissions import refuse_anonymous
-from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder, User
+from etagere.auth.principal import Anonymous, KeyOwner, Principal, User
 from etagere.auth.request import RestRequest
 from etagere.auth.roles import Right
 from etagere.auth.shared_key import AccountKey
@@ -42,6 +42,7 @@ from etagere.settings.oauth import parse_url
 from etagere.settings.values import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
+    from etagere.protocol.rest.cells import Cells
     from etagere.protocol.rest.user_authentication import UserAuthenticator
 
 _NANOSECONDS_PER_TICK = 100
@@ -93,10 +94,13 @@ class Authenticator:
         settings: Settings,
         policies: Mapping[str, PoliciesOf],
         users: UserAuthenticator | None = None,
+        cells: Cells | None = None,
     ) -> None:
         """`policies` reads, for each service, the policies that its tokens may refer to. `users`
-        verifies bearer tokens; None: they are not accepted."""
+        verifies bearer tokens; None: they are not accepted. `cells` looks accounts up before;
+        None: there is one cell only."""
         self._engine = engine
+        self.cells = cells
         self._policies = policies
         self._settings = settings
         self._tokens = KnownTokens()
@@ -117,19 +121,19 @@ class Authenticator:
             authority = f"{exchange.request.scheme}://{host}/{NO_TENANT}"
         return challenge(authority)
 
-    async def authenticate(self, exchange: Exchange) -> Principal:
+    def authenticate(self, exchange: Exchange) -> Awaitable[Principal]:
         """Returns the sender of a request; raises `Refused`."""
-        return await self._authenticate(exchange, exchange.request.fields.get("host"))
+        return self._authenticate(exchange, exchange.header("host"))
 
-    async def authenticate_source(self, exchange: Exchange, source: Exchange) -> Principal:
+    def authenticate_source(self, exchange: Exchange, source: Exchange) -> Awaitable[Principal]:
         """Returns the principal that reads the source of a request; raises `Refused`. The request
         for the source has the host of the request, whatever host is in the URL of the source."""
-        return await self._authenticate(source, exchange.request.fields.get("host"))
+        return self._authenticate(source, exchange.header("host"))
 
     async def _authenticate(self, exchange: Exchange, host: str | None) -> Principal:
         request = exchange.request
         abort_if(check_built_in_access(request.account, request.client, host, self._settings))
-        keys = self._configured.get(request.account) or await self._stored(request.account)
+        keys = self._configured.get(request.account) or await self._stored(exchange)
         now = time.time_ns() // _NANOSECONDS_PER_TICK
         account_exists = keys is not self._unknown_account_keys
         authorization = request.fields.get("authorization")
@@ -139,7 +143,12 @@ class Authenticator:
             abort_if(shared_key.verify(request, keys, now))
             return KeyOwner(request.account)
         if sas_parsing.carries_sas(request):
-            holder = await self._token_holder(exchange, keys, now)
+            token = self._tokens.find(request, keys)
+            if token is None or token.delegation_key is not None:
+                token = await self._verify_and_remember(request, keys, token)
+            abort_if(sas.check_origin(token.sas, request))
+            abort_if(sas.check_time(token.granted, now))
+            holder = token.holder
             if holder.required_user:
                 user = None
                 if authorization is not None and is_bearer(authorization):
@@ -171,24 +180,21 @@ class Authenticator:
             command = SetUserRights(name, rights, user.token_issued)
             await self._engine.write(set_user_rights, command)
 
-    async def _stored(self, account: str) -> Keys:
+    async def _stored(self, exchange: Exchange) -> Keys:
         """Returns the keys of an account in the ledger, or a random one if it does not exist."""
-        stored = None
-        if check_account_name(account) is None:
+        account, stored = exchange.request.account, exchange.stored_account
+        if self.cells is None and check_account_name(account) is None:
             stored = await self._engine.read(get_account, account)
         return self._unknown_account_keys if stored is None else _all(stored.keys)
 
-    async def _token_holder(self, exchange: Exchange, keys: Keys, now: int) -> TokenHolder:
-        request = exchange.request
-        known = self._tokens.find(request, keys)
-        token = known
-        if token is None or token.delegation_key is not None:
-            token = await self._verified(request, keys, known)
+    async def _verify_and_remember(
+        self, request: RestRequest, keys: Keys, known: KnownToken | None
+    ) -> KnownToken:
+        """Verifies a token, and remembers it."""
+        token = await self._verified(request, keys, known)
         if token is not known:
             self._tokens.add(request, keys, token)
-        abort_if(sas.check_origin(token.sas, request))
-        abort_if(sas.check_time(token.granted, now))
-        return token.holder
+        return token
 
     async def _verified(
         self, request: RestRequest, keys: Keys, known: KnownToken | None

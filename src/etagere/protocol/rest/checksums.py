@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from awscrt.checksums import combine_crc64nvme, crc64nvme
 
-from etagere.bodies.contents import Plan, SegmentRange
+from etagere.bodies.plans import Plan, SegmentRange
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.bodies import Body

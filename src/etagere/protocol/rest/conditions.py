@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from etagere.auth.request import is_text
 from etagere.engine.interface import Refused, abort_if, unwrap
 from etagere.errors import Refusal
@@ -10,9 +12,19 @@ from etagere.protocol.rest.exchange import Exchange
 from etagere.rules import conditions as condition_rules
 from etagere.rules import tags as tag_rules
 
+_HEADERS_WITHOUT_TAGS: Final = (
+    "if-match",
+    "if-none-match",
+    "if-modified-since",
+    "if-unmodified-since",
+)
+_HEADERS: Final = frozenset({*_HEADERS_WITHOUT_TAGS, tag_rules.CONDITION_HEADER})
+
 
 def read_conditions(exchange: Exchange) -> Conditions:
     asked = _conditions(exchange)
+    if asked is NO_CONDITIONS:
+        return asked
     abort_if(condition_rules.check_read_headers(asked, exchange.version))
     if exchange.version < condition_rules.ANY_COMBINATION_SINCE:
         return condition_rules.without_ignored(asked)
@@ -21,13 +33,13 @@ def read_conditions(exchange: Exchange) -> Conditions:
 
 def write_conditions(exchange: Exchange) -> Conditions:
     asked = _conditions(exchange)
-    abort_if(condition_rules.check_write_headers(asked))
+    if asked is not NO_CONDITIONS:
+        abort_if(condition_rules.check_write_headers(asked))
     return asked
 
 
 def _conditions(exchange: Exchange) -> Conditions:
-    fields = exchange.request.fields
-    if "x-ms-if-tags" not in fields and not any(name.startswith("if-") for name in fields):
+    if _HEADERS.isdisjoint(exchange.request.fields):
         return NO_CONDITIONS
     return conditions_under(exchange, "")
 
@@ -66,7 +78,7 @@ def date(exchange: Exchange, name: str) -> int | None:
 
 def refuse_conditions(exchange: Exchange) -> None:
     """Refuses conditions on ETags and dates."""
-    for name in ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since"):
+    for name in _HEADERS_WITHOUT_TAGS:
         if exchange.header(name) is not None:
             raise Refused(Refusal("ConditionHeadersNotSupported", {"HeaderName": name}))
 

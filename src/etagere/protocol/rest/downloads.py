@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Final
+
+import msgspec
 
 from etagere.bodies.store import BodyReader, BodyStore, Plan
 from etagere.config import KIB
 from etagere.protocol.codecs import structured_messages
-from etagere.protocol.http.messages import FilePart, Response
+from etagere.protocol.http.messages import Response
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.rest import checksums, uploads
 from etagere.protocol.rest.exchange import Exchange
@@ -20,7 +22,7 @@ _READ_BYTES_MAX: Final = 64 * KIB
 """Shorter bodies are read completely, verified, and sent together with the head."""
 
 
-class FoundBytes(NamedTuple):
+class FoundBytes(msgspec.Struct, frozen=True):
     """The bytes that a download sends."""
 
     plan: Plan
@@ -31,7 +33,7 @@ class FoundBytes(NamedTuple):
     is_range: bool
 
 
-class StoredMd5(NamedTuple):
+class StoredMd5(msgspec.Struct, frozen=True, gc=False):
     """The MD5 of a whole object, which is a property that clients may have set."""
 
     value: bytes | None
@@ -69,7 +71,7 @@ async def respond(
 ) -> Response:
     """Returns the response with the found bytes. Headers about them are added to those of the
     object."""
-    plan, start, length, total, is_range = found
+    plan, start, length, is_range = found.plan, found.start, found.length, found.is_range
     reader.limit_to(plan)
     if length <= _READ_BYTES_MAX:
         plan = await reader.read(plan)
@@ -78,7 +80,7 @@ async def respond(
         headers.append((name, checksums.digest_text(md5.value)))
     if is_range:
         last = start + length - 1
-        headers.append((b"Content-Range", b"bytes %d-%d/%d" % (start, last, total)))
+        headers.append((b"Content-Range", b"bytes %d-%d/%d" % (start, last, found.total)))
         wanted = checksums.wanted_checksums(exchange, length)
         if wanted:
             plan = await _joined(reader.chunks(plan))
@@ -86,29 +88,42 @@ async def respond(
     status = 206 if is_range else 200
     if uploads.is_structured(exchange):
         headers += uploads.structured_response_headers(length)
-        return _structured(status, headers, plan, length, reader)
-    return Response(status, headers, _body(exchange, plan, reader), length)
+        return await _structured(status, headers, plan, length, reader)
+    if isinstance(plan, bytes):
+        return Response(status, headers, plan, length)
+    # Over TLS, or with bytes from the ledger, the body passes through this process and is verified.
+    # Otherwise the kernel sends it from the page cache.
+    parts = None if exchange.http.secure else reader.file_parts(plan)
+    if parts is not None:
+        return Response(status, headers, parts, length)
+    chunks = await _begun(reader.chunks(plan, final=True))
+    return Response(status, headers, chunks, length, buffer_bytes=reader.buffer_bytes)
 
 
-def _structured(
+async def _structured(
     status: int, headers: Headers, plan: Plan, length: int, reader: BodyReader
 ) -> Response:
     if isinstance(plan, bytes):
         return Response(status, headers, structured_messages.encoded(plan))
     encoder = structured_messages.Encoder(length)
-    body = structured_messages.stream(encoder, reader.chunks(plan, final=True))
-    return Response(status, headers, body, encoder.length)
+    body = structured_messages.stream(encoder, await _begun(reader.chunks(plan, final=True)))
+    return Response(status, headers, body, encoder.length, buffer_bytes=reader.buffer_bytes)
 
 
-def _body(
-    exchange: Exchange, plan: Plan, reader: BodyReader
-) -> bytes | AsyncIterator[bytes] | Iterator[FilePart]:
-    """Returns the body of a download. Over TLS, or with bytes from the ledger, it passes through
-    this process and is verified. Otherwise the kernel sends it from the page cache."""
-    if isinstance(plan, bytes):
-        return plan
-    parts = None if exchange.http.secure else reader.file_parts(plan)
-    return reader.chunks(plan, final=True) if parts is None else parts
+async def _begun(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Returns chunks of which the first one has been read: its failure can still be answered."""
+    return _chained(await anext(chunks, b""), chunks)
+
+
+async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    try:
+        yield first
+        del first  # it need not stay in memory while the others are sent
+        async for chunk in rest:
+            yield chunk
+    finally:
+        if isinstance(rest, AsyncGenerator):
+            await rest.aclose()
 
 
 async def _joined(chunks: AsyncIterator[bytes]) -> bytes:

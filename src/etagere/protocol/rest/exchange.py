@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -14,6 +14,7 @@ from etagere.auth.request import RestRequest, address, octets, text
 from etagere.engine.interface import ReadClass
 from etagere.errors import Refusal
 from etagere.metrics.counters import UNKNOWN
+from etagere.model.accounts import Account
 from etagere.model.ids import random_bytes
 from etagere.protocol.http.messages import Request
 
@@ -30,8 +31,9 @@ def new_request_id() -> str:
 
 
 @lru_cache(maxsize=256)
-def _is_version(written: str) -> bool:
-    return _VERSION.fullmatch(written) is not None
+def _served_version(asked: str) -> str | None:
+    """Returns the version as which a request is served; None if it asks for one that is invalid."""
+    return min(asked, VERSION_NEWEST) if _VERSION.fullmatch(asked) else None
 
 
 class Exchange:
@@ -39,24 +41,36 @@ class Exchange:
 
     __slots__ = (
         "_asked_version",
+        "header",
         "http",
+        "is_nested",
         "names_version",
         "operation",
+        "parameter",
         "permit",
         "principal",
         "request",
         "request_id",
+        "stored_account",
         "version",
     )
 
     principal: Principal
     permit: Permit
+    # Methods of the mappings themselves, because every request calls them dozens of times.
+    header: Callable[[str], str | None]
+    """Returns the value of the header with a name in lower case, if there is one."""
+    parameter: Callable[[str], str | None]
+    """Returns the value of the query parameter with a name in lower case, if there is one."""
 
     def __init__(self, service: str, http: Request) -> None:
         self.http = http
         self.request_id = new_request_id()
         self.operation = UNKNOWN
         """The name of the operation, once it is known; for the metrics and the log."""
+        self.is_nested = False
+        self.stored_account: Account | None = None
+        """The account in the ledger, if it has been looked up."""
         target, _, query = text(http.target).partition("?")
         # As `text`, without the calls.
         fields = {
@@ -73,12 +87,12 @@ class Exchange:
             scheme="https" if http.secure else "http",
             client=http.client,
         )
-        asked = self.request.fields.get("x-ms-version") or self.request.parameters.get("sv", "")
+        self.header, self.parameter = self.request.fields.get, self.request.parameters.get
+        asked = self.header("x-ms-version") or self.parameter("sv")
         self.names_version = bool(asked)
         self._asked_version = asked or VERSION_NEWEST
         # An invalid version is not repeated in the response: it may have been percent-encoded.
-        known = _is_version(self._asked_version)
-        self.version = min(self._asked_version, VERSION_NEWEST) if known else VERSION_NEWEST
+        self.version = _served_version(self._asked_version) or VERSION_NEWEST
 
     def nested(
         self,
@@ -99,6 +113,8 @@ class Exchange:
         principal, the permit and the id of this request.
         """
         nested = copy.copy(self)
+        nested.is_nested = True
+        nested.stored_account = None
         if not same_sender:
             del nested.principal, nested.permit
             nested.request_id = new_request_id()
@@ -116,10 +132,11 @@ class Exchange:
             scheme=outer.scheme if scheme is None else scheme,
             client=outer.client,
         )
+        nested.header, nested.parameter = nested.request.fields.get, nested.request.parameters.get
         return nested
 
     def check_version(self) -> Refusal | None:
-        if _is_version(self._asked_version):
+        if _served_version(self._asked_version) is not None:
             return None
         facts: dict[str, str | int] = {
             "HeaderName": "x-ms-version",
@@ -137,19 +154,13 @@ class Exchange:
         """Returns the scheduling class of a long read for this request."""
         return ReadClass(kind, self.request.client)
 
-    def header(self, name: str) -> str | None:
-        return self.request.fields.get(name)
-
-    def parameter(self, name: str) -> str | None:
-        return self.request.parameters.get(name)
-
     def common_headers(self) -> list[tuple[bytes, bytes]]:
         """Returns the headers of every response."""
         headers = [
             (b"x-ms-request-id", self.request_id.encode()),
             (b"x-ms-version", octets(self.version)),
         ]
-        client_id = self.request.fields.get("x-ms-client-request-id")
+        client_id = self.header("x-ms-client-request-id")
         if client_id is not None and len(client_id) <= CLIENT_REQUEST_ID_MAX:
             headers.append((b"x-ms-client-request-id", octets(client_id)))
         return headers

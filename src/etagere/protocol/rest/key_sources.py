@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import stat
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, Protocol
 
 from etagere.auth.key_set import KEY_SET_BYTES_MAX, BadKeySet, KeySet, parse_key_set
+from etagere.directories import read_regular
 from etagere.jobs.supervision import RoundFailed
 
 logger = logging.getLogger(__name__)
@@ -90,19 +89,11 @@ class FileKeys:
 
     def _read(self) -> KeySet:
         try:
-            with open(self._path, "rb", opener=_open_at_once) as opened:
-                if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                    raise KeysUnavailable(f"{self._path} is not a regular file")
-                return parse_key_set(opened.read(KEY_SET_BYTES_MAX + 1))
+            return parse_key_set(read_regular(self._path, KEY_SET_BYTES_MAX))
         except OSError as error:
             raise KeysUnavailable(f"{self._path} cannot be read: {error.strerror}") from None
         except BadKeySet as error:
             raise KeysUnavailable(f"{self._path} {error}") from None
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Opens a file without waiting for the writer of a named pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class FetchedKeys:

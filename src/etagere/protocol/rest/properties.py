@@ -74,17 +74,24 @@ class PropertiesStore:
         )
         return Response(200, [(octets(name), octets(value)) for name, value in answer])
 
+    def may_have_cors_headers(self, exchange: Exchange, response: Response) -> bool:
+        """Returns whether a response may have CORS headers, which few have."""
+        method = exchange.request.method
+        if exchange.header("origin") is not None:
+            return method != "OPTIONS"
+        if method not in cors.CACHED_METHODS or response.status >= _NOT_CACHED_STATUS_MIN:
+            return False
+        rules = self._known_rules().get(exchange.request.account)
+        return rules is None or bool(rules)
+
     async def cors_headers(self, exchange: Exchange, response: Response) -> responses.Headers:
-        """Returns the CORS headers of a response, which has its common headers already."""
+        """Returns the CORS headers of a response that may have some, and has its common headers
+        already."""
         origin, method = exchange.header("origin"), exchange.request.method
         if origin is None:
-            if method not in cors.CACHED_METHODS or response.status >= _NOT_CACHED_STATUS_MIN:
-                return []
             rules = self._known_rules().get(exchange.request.account)
             if rules is None:
                 rules = await self._load_rules(exchange)
-        elif method == "OPTIONS":
-            return []
         else:
             rules = (await self.read(exchange.request.account)).cors
         if not rules:

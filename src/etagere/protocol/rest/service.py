@@ -6,7 +6,9 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from etagere.auth.permissions import Permission, authorize
 from etagere.auth.principal import Anonymous, TokenHolder
@@ -33,7 +35,7 @@ from etagere.protocol.rest.refusals import (
 )
 from etagere.protocol.rest.requests import check_timeout
 from etagere.protocol.rest.responses import Headers
-from etagere.telemetry.context import REQUEST_ID
+from etagere.telemetry.context import ACCOUNT, REQUEST_ID
 from etagere.telemetry.formats import describe_exception, fields
 
 logger = logging.getLogger(__name__)
@@ -48,13 +50,14 @@ _MALFORMED: Final = {
 }
 _ERROR_STATUS_MIN: Final = 400
 _PREFLIGHT: Final = "preflight_request"
+_RELAYED: Final = "relayed_request"
 
 
 Call = Callable[[Exchange], Awaitable[Response]]
 """Handles a request that has been authorized."""
 
 
-class Routed(NamedTuple):
+class Routed(msgspec.Struct, frozen=True):
     """The operation that a request is routed to."""
 
     operation: Operation
@@ -81,6 +84,7 @@ class Service(ABC):
     ) -> None:
         """`share` is the state that front ends share; None: there is only one front end."""
         self._authenticator = authenticator
+        self._cells = authenticator.cells
         self._access_log = access_log
         self._properties = PropertiesStore(engine, self.name, share)
         self.counters = ServiceCounters(self.name)
@@ -93,11 +97,14 @@ class Service(ABC):
         exchange = Exchange(self.name, request)
         REQUEST_ID.set(exchange.request_id)
         response = await self._outcome(exchange)
+        if response.is_relayed:
+            response.notes = exchange
+            return response
         if response.status >= _ERROR_STATUS_MIN:
             response = _as_error_to(request.method, response)
         response.headers = [*exchange.common_headers(), *response.headers]
-        if allowed := await self._cors_headers(exchange, response):
-            response.headers += allowed
+        if self._properties.may_have_cors_headers(exchange, response):
+            response.headers += await self._cors_headers(exchange, response)
         response.notes = exchange
         return response
 
@@ -139,6 +146,12 @@ class Service(ABC):
             return self._refused(exchange, Refusal("InternalError"))
 
     async def _carry_out(self, exchange: Exchange, holder: TokenHolder | None) -> Response:
+        ACCOUNT.set(exchange.request.account)
+        if self._cells is not None:
+            cell = await self._cells.look_up(exchange)
+            if cell:
+                exchange.operation = _RELAYED
+                return await self._cells.relayed(exchange, cell)
         abort_if(exchange.check_version())
         if not exchange.names_version:
             default = await self._properties.default_version(exchange)

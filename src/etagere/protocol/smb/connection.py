@@ -63,7 +63,8 @@ from etagere.protocol.smb.negotiation import (
 from etagere.protocol.smb.ntlm import LogonFailed
 from etagere.protocol.smb.requests import Reply
 from etagere.protocol.smb.services import SmbServices
-from etagere.protocol.smb.sessions import SessionTable, end_session
+from etagere.protocol.smb.session_table import SessionTable
+from etagere.protocol.smb.sessions import end_session
 from etagere.protocol.smb.spnego import OFFER
 from etagere.protocol.smb.state import Negotiated, Session
 from etagere.protocol.smb.status import Disconnect, SmbError

@@ -32,7 +32,7 @@ from etagere.protocol.smb.sessions import logoff, session_setup
 from etagere.protocol.smb.state import Session
 from etagere.protocol.smb.status import Disconnect, SmbError, status_of
 from etagere.protocol.smb.trees import tree_connect, tree_disconnect
-from etagere.telemetry.context import REQUEST_ID
+from etagere.telemetry.context import ACCOUNT, REQUEST_ID
 from etagere.telemetry.formats import fields
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ async def _dispatch(request: ServerRequest) -> Reply:
     tree_id = _resolve(request)
     session = request.found_session
     if session is not None:
+        ACCOUNT.set(session.account)
         # First, so that responses are signed, whatever is wrong with the request.
         verify(request, session)
     row = COMMANDS.get(command)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from etagere.engine.interface import Engine
-from etagere.model.accounts import BUILT_IN
+from etagere.model.accounts import BUILT_IN, Account
 from etagere.model.service import SmbSettings
 from etagere.operations.accounts import get_account
 from etagere.protocol.smb.dialects import (
@@ -31,15 +31,20 @@ from etagere.rules.accounts import KEY_NUMBERS, check_built_in_access
 from etagere.settings import Settings
 from etagere.settings.values import KEY_BYTES_MAX
 
+if TYPE_CHECKING:
+    from etagere.protocol.rest.cells import Cells
+
 _DOUBLINGS_MAX: Final = 32
 
 
 class Passwords:
     """The accounts as users: the passwords of one are its keys, as base64 text."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: Engine, settings: Settings, cells: Cells | None = None) -> None:
+        """`cells`: None if there is one cell only."""
         self._engine = engine
         self._settings = settings
+        self._cells = cells
         # Accounts that are not in the ledger.
         self._configured: dict[str, tuple[bytes, ...]] = {
             **{name: account.keys for name, account in BUILT_IN.items()},
@@ -53,18 +58,24 @@ class Passwords:
         refusal = check_built_in_access(user, client_address, None, self._settings)
         if refusal is not None:
             raise SmbError(status_of(refusal))
-        return _texts(await self._keys(user) or self._unknown_user_keys)
+        keys = self._configured.get(user)
+        if keys is None:
+            stored = await self._find(user)
+            keys = self._unknown_user_keys if stored is None else stored.keys
+        return _texts(keys)
 
     async def current(self, user: str) -> tuple[str, ...]:
         """Returns the passwords of a user; none if the account was removed."""
-        return _texts(await self._keys(user))
-
-    async def _keys(self, user: str) -> tuple[bytes, ...]:
         keys = self._configured.get(user)
         if keys is None:
             stored = await self._engine.read(get_account, user)
             keys = () if stored is None else stored.keys
-        return keys
+        return _texts(keys)
+
+    async def _find(self, user: str) -> Account | None:
+        if self._cells is not None:
+            return await self._cells.find_for_smb(user)
+        return await self._engine.read(get_account, user)
 
 
 def _texts(keys: tuple[bytes, ...]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from etagere.engine.interface import Fault
 from etagere.metrics.snapshots import Snapshot
 from etagere.protocol.connections.listening import Listener
 from etagere.protocol.connections.memory import MemoryBudget
-from etagere.protocol.connections.pool import ConnectionPlace, ConnectionPool
+from etagere.protocol.connections.pool import ConnectionPlace, ConnectionPool, ForwardedClient
 from etagere.protocol.connections.sharing import FrontEndShare, single_front_end
 from etagere.protocol.smb.buffers import Buffer
 from etagere.protocol.smb.connection import Connection
@@ -33,7 +33,7 @@ from etagere.protocol.smb.limits import (
 )
 from etagere.protocol.smb.logons import LogonDelays, Passwords
 from etagere.protocol.smb.services import SmbServices
-from etagere.protocol.smb.sessions import SessionTable, end_session
+from etagere.protocol.smb.sessions import end_session
 from etagere.protocol.smb.status import Disconnect
 
 logger = logging.getLogger(__name__)
@@ -68,8 +68,8 @@ class SmbServer:
         this listener in the table that front ends share."""
         self.services = services
         self.memory = memory or MemoryBudget()
-        self.session_table = SessionTable()
-        self.passwords = Passwords(services.engine, services.settings)
+        self.session_table = services.session_table
+        self.passwords = Passwords(services.engine, services.settings, services.cells)
         self.logon_delays = LogonDelays()
         self.large_frames = LargeFrameQueue()
         self.connections: set[ClientProtocol] = set()
@@ -91,6 +91,14 @@ class SmbServer:
     def start(self) -> None:
         self._listener.start()
         self._sweeper = asyncio.create_task(self._sweep())
+
+    def has_place(self) -> bool:
+        """Returns whether another connection can be adopted."""
+        return self._listener.has_place()
+
+    def adopt(self, connected: socket.socket, client: ForwardedClient) -> None:
+        """Serves a connection of this client that another node has accepted."""
+        self._listener.adopt(connected, client)
 
     def _accept(self, connected: socket.socket, place: ConnectionPlace) -> None:
         self.keep(asyncio.create_task(self._connect(connected, place)))
@@ -229,7 +237,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             server.services,
             server.session_table,
             self,
-            _address(transport.get_extra_info("peername")),
+            _address(self._place.client or transport.get_extra_info("peername")),
             passwords=server.passwords,
             logon_delays=server.logon_delays,
             memory=server.memory,

@@ -8,7 +8,6 @@ import logging
 import os
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
-from weakref import WeakValueDictionary
 
 from etagere.model.service import SmbSettings
 from etagere.nt_status import NtStatus
@@ -23,7 +22,7 @@ from etagere.protocol.smb.requests import Reply
 from etagere.protocol.smb.responses import EMPTY_REPLY
 from etagere.protocol.smb.signing import SigningAlgorithm, signer
 from etagere.protocol.smb.spnego import Acceptor, Logon, LogonFailed
-from etagere.protocol.smb.state import OpenCount, Session
+from etagere.protocol.smb.state import Session
 from etagere.protocol.smb.status import Disconnect, SmbError
 from etagere.protocol.smb.trees import close_tree
 
@@ -68,39 +67,6 @@ def parse_session_setup(message: memoryview, body: memoryview) -> SessionSetup:
     return SessionSetup(flags, mode, previous, bytes(message[offset : offset + length]))
 
 
-class SessionTable:
-    """The sessions of all connections of the server, by ID."""
-
-    def __init__(self) -> None:
-        self._sessions: dict[int, tuple[Session, Connection]] = {}
-        self._opens_by_address: WeakValueDictionary[str, OpenCount] = WeakValueDictionary()
-
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def add(self, connection: Connection, address: str) -> Session:
-        """Creates a session of a connection of a client at this address.
-
-        Its ID is random, so that a client that comes back after a restart does not meet the session
-        of another one. Some tools keep 32 bits of it."""
-        session_id = 0
-        while not session_id or session_id in self._sessions:
-            session_id = int.from_bytes(os.urandom(4), "little") >> 1
-        session = Session(session_id)
-        session.open_count = self._opens_by_address.setdefault(address, session.open_count)
-        self._sessions[session_id] = session, connection
-        return session
-
-    def authenticated(self) -> list[tuple[Session, Connection]]:
-        return [one for one in self._sessions.values() if one[0].is_authenticated]
-
-    def find(self, session_id: int) -> tuple[Session, Connection] | None:
-        return self._sessions.get(session_id)
-
-    def remove(self, session: Session) -> None:
-        self._sessions.pop(session.id, None)
-
-
 async def session_setup(request: ServerRequest) -> Reply:
     """Takes a step of a logon: of a new session, or of one that is authenticated again."""
     began = asyncio.get_running_loop().time()
@@ -132,11 +98,16 @@ async def session_setup(request: ServerRequest) -> Reply:
     account = step.logon.user.lower()
     connection.forget_failed_logons(account)
     properties = await connection.server.engine.read(get_service_properties, (account, "file"))
+    drains = connection.server.drains
+    is_moving = drains is not None and await drains.is_moving(account)
     # Not before: until then another request finds a logon that has ended, and is refused.
     session.acceptor = None
     if session.is_ended:
         raise SmbError(NtStatus.USER_SESSION_DELETED)
     try:
+        if drains is not None and (is_moving or drains.is_closed(account)):
+            logger.info("refused a logon of SMB client %s: the account moves", connection.client)
+            raise SmbError(NtStatus.SERVER_UNAVAILABLE)
         if is_new:
             settings = properties.protocol_settings.smb
             _authenticate(connection, session, setup, step.logon, settings)

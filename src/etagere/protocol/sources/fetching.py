@@ -10,17 +10,15 @@ load.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 from yarl import URL
 
-from etagere.model.common import Metadata
 from etagere.protocol.http.ranges import Range
 from etagere.protocol.sources.addresses import SourceAddress
-from etagere.protocol.sources.remote import RemoteSource, failed
+from etagere.protocol.sources.remote import RemoteSource, failed, metadata_of
 
-_META = "x-ms-meta-"
 _CONNECTIONS_MAX = 64
 _CONNECT_SECONDS_MAX = 10.0
 _SILENCE_SECONDS_MAX = 30.0
@@ -67,7 +65,7 @@ class Fetcher:
             address,
             response.status,
             fields,
-            _metadata(response.headers.items()),
+            metadata_of(response.headers.items()),
             received,
             response.close,
             bytes_max,
@@ -96,14 +94,6 @@ class Fetcher:
         if self._session is not None:
             await self._session.close()
             self._session = None
-
-
-def _metadata(headers: Iterable[tuple[str, str]]) -> Metadata:
-    return tuple(
-        (name[len(_META) :], value)
-        for name, value in headers
-        if name[: len(_META)].lower() == _META
-    )
 
 
 def _url(address: SourceAddress) -> URL:

@@ -8,20 +8,21 @@ server sends.
             ...
 
 A *local* source is looked up in the ledger, never fetched, whatever name of this server its URL
-has and whichever process serves it. A *remote* source is fetched only if the operator allows its
-host.
+has and whichever process serves it, unless its account is in another cell. A *remote* source is
+fetched only if the operator allows its host.
 
 A source that cannot be read is refused with an `UnreadSource`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etagere.auth.principal import Anonymous, KeyOwner, Principal, User
 from etagere.auth.request import is_text
-from etagere.bodies.contents import require_intact
+from etagere.bodies.plans import require_intact
 from etagere.bodies.store import BodyStore
 from etagere.engine.interface import Engine, Refused
 from etagere.errors import Refusal
@@ -53,6 +54,7 @@ from etagere.rules import tags as tag_rules
 from etagere.settings.values import CopySource
 
 if TYPE_CHECKING:
+    from etagere.protocol.rest.cells import Cells
     from etagere.protocol.sources.fetching import Fetcher
 
 __all__ = ["LocalSource", "RemoteSource", "Source", "Sources"]
@@ -150,7 +152,14 @@ class Sources:
         if service is None and not is_allowed:
             service = addresses.service_of_public_endpoint(source, request.account)
         if service is not None:
-            local = _LocalAddress(source, service, authorization)
+            asking = _request_for(exchange, source, service, authorization)
+            local = _LocalAddress(source, service, asking)
+            cells = self._authenticator.cells
+            cell = "" if cells is None else await cells.look_up(asking)
+            if cells is not None and cell:
+                return await self._open_in_cell(
+                    cells, cell, exchange, local, asked, use, bytes_max, reads_tags=reads_tags
+                )
             opened = await self._open_local(exchange, local, asked, use, conditions, needs_tags)
             if bytes_max is not None and opened.length > bytes_max:
                 await opened.close()
@@ -167,12 +176,36 @@ class Sources:
         forwarded = requests.forwarded_conditions(exchange)
         if authorization:
             forwarded |= {**authorization, "x-ms-version": exchange.version}
-        try:
+        with _refusing_unmet_conditions(use):
             return await self._fetcher.fetch(source, forwarded, asked, bytes_max, use.seconds_max)
-        except Refused as refused:
-            if use.is_copy and refused.refusal.facts.get("CopySourceStatusCode") in (304, 412):
-                raise Refused(Refusal("SourceConditionNotMet")) from None
-            raise
+
+    async def _open_in_cell(
+        self,
+        cells: Cells,
+        cell: str,
+        exchange: Exchange,
+        local: _LocalAddress,
+        asked: Range | None,
+        use: SourceUse,
+        bytes_max: int | None,
+        *,
+        reads_tags: bool,
+    ) -> RemoteSource:
+        if reads_tags:
+            raise invalid_header("x-ms-copy-source", local.address.without_secrets())
+        from etagere.protocol.sources.other_cells import fetch  # noqa: PLC0415
+
+        with _refusing_unmet_conditions(use):
+            return await fetch(
+                cells,
+                cell,
+                local.address,
+                local.asking,
+                requests.forwarded_conditions(exchange),
+                asked,
+                bytes_max,
+                use.seconds_max,
+            )
 
     # Local sources
 
@@ -214,7 +247,7 @@ class Sources:
     ) -> Lookup:
         """Authorizes the read like a separate request with nothing but the URL and the bearer
         token for it."""
-        asking = _request_for(exchange, local)
+        asking = local.asking
         principal: Principal = await self._authenticator.authenticate_source(exchange, asking)
         owner = exchange.principal
         if (
@@ -237,8 +270,19 @@ class _LocalAddress(NamedTuple):
 
     address: SourceAddress
     service: str
-    authorization: dict[str, str]
-    """The headers that authorize the read."""
+    asking: Exchange
+    """The request that the caller could have sent for the source."""
+
+
+@contextlib.contextmanager
+def _refusing_unmet_conditions(use: SourceUse) -> Iterator[None]:
+    """Refuses a copy whose source, on another server, does not meet the conditions."""
+    try:
+        yield
+    except Refused as refused:
+        if use.is_copy and refused.refusal.facts.get("CopySourceStatusCode") in (304, 412):
+            raise Refused(Refusal("SourceConditionNotMet")) from None
+        raise
 
 
 def _fetcher() -> Fetcher:
@@ -248,12 +292,14 @@ def _fetcher() -> Fetcher:
     return Fetcher()
 
 
-def _request_for(exchange: Exchange, local: _LocalAddress) -> Exchange:
-    """Returns the request that the caller could have sent for the source."""
-    source = local.address
+def _request_for(
+    exchange: Exchange, source: SourceAddress, service: str, authorization: Mapping[str, str]
+) -> Exchange:
+    """Returns the request that the caller could have sent for the source. `authorization` are the
+    headers that authorize the read."""
     # A token for HTTPS only is not valid if the request was sent over HTTP.
     is_encrypted = source.scheme == exchange.request.scheme == "https"
-    fields = dict(local.authorization)
+    fields = dict(authorization)
     trailing_dot = exchange.header(SOURCE_TRAILING_DOT)
     if trailing_dot is not None:
         fields[SOURCE_TRAILING_DOT] = trailing_dot
@@ -263,7 +309,7 @@ def _request_for(exchange: Exchange, local: _LocalAddress) -> Exchange:
         fields,
         host=source.authority,
         scheme="https" if is_encrypted else "http",
-        service=local.service,
+        service=service,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Final
 
@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 UPLOAD_SECONDS_MAX: Final = 600.0
 """The maximum time to read a source while the client waits."""
+_META = "x-ms-meta-"
 _LENGTH_DIGITS_MAX = 18
 _CODE_CHARACTERS_MAX = 100
 
@@ -119,6 +120,15 @@ class RemoteSource:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+def metadata_of(headers: Iterable[tuple[str, str]]) -> Metadata:
+    """Returns the metadata in the headers of a response."""
+    return tuple(
+        (name[len(_META) :], value)
+        for name, value in headers
+        if name[: len(_META)].lower() == _META
+    )
 
 
 def _is_metadata(pairs: Metadata) -> bool:

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
+
+from etagere.model.base import KeyEnum
 from etagere.model.tables import Keys
 
 
-class AddressKind(enum.Enum):
+class AddressKind(KeyEnum):
     """The kind of resource in an address."""
 
     SERVICE = enum.auto()
@@ -29,7 +32,7 @@ class AddressKind(enum.Enum):
     GROUP = enum.auto()
 
 
-class Address(NamedTuple):
+class Address(msgspec.Struct, frozen=True, gc=False):
     kind: AddressKind
     table: str = ""
     keys: Keys | None = None

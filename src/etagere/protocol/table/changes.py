@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -28,7 +28,7 @@ from etagere.rules.entities import (
 TUNNELLED_METHODS: Final = frozenset({"PUT", "DELETE", "MERGE", "PATCH"})
 
 
-class RequestedChange(NamedTuple):
+class RequestedChange(msgspec.Struct, frozen=True):
     """A change, and the requested form of its response."""
 
     change: EntityChange
@@ -56,7 +56,7 @@ def check_content_type(fields: Mapping[str, str]) -> Refusal | None:
     return None if media_type in ("", "application/json") else Refusal("MediaTypeNotSupported")
 
 
-class ChangeHead(NamedTuple):
+class ChangeHead(msgspec.Struct, frozen=True):
     """The part of a change that is in the head of a request."""
 
     kind: ChangeKind
@@ -107,19 +107,17 @@ def with_sent_condition(refusal: Refusal, fields: Mapping[str, str]) -> Refusal:
 
 
 def decode_body(head: ChangeHead, body: bytes) -> RequestedChange:
-    kind, address, if_match, level, prefer = head
-    keys = address.keys
-    if kind is ChangeKind.DELETE:
+    keys = head.address.keys
+    if head.kind is ChangeKind.DELETE:
         assert keys is not None
         properties = Properties()
     else:
         decoded = unwrap(decode_entity(body, is_addressed=keys is not None))
-        keys, properties = _keys(decoded, address), decoded.properties
+        keys, properties = _keys(decoded, head.address), decoded.properties
     abort_if(check_keys(keys))
     abort_if(check_entity(keys, properties, sent_bytes=len(body)))
-    if isinstance(level, Refusal):
-        raise Refused(level)
-    return RequestedChange(EntityChange(kind, keys, properties, if_match), level, prefer)
+    change = EntityChange(head.kind, keys, properties, head.if_match)
+    return RequestedChange(change, unwrap(head.level), head.prefer)
 
 
 def decode_change(

@@ -1,0 +1,1 @@
+"""Bodies in an object store that several machines share."""

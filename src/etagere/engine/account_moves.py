@@ -1,0 +1,26 @@
+"""Accounts that move to another cell, and the check that refuses writes to them.
+
+Every write of a client carries the name of its account. The writer looks it up in the transaction
+of the write, but does not lock it: the command that moves an account freezes it, and then waits
+until all transactions that were running have ended. Later ones see that the account is frozen.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from etagere.engine.interface import Refused, WriteTxn
+from etagere.engine.records import TEXT, Collection
+from etagere.errors import Refusal
+from etagere.model.cells import AccountMove, MoveState
+
+ACCOUNT_MOVES: Final[Collection[tuple[str], AccountMove]] = Collection(
+    "account_moves", AccountMove, (TEXT,)
+)
+
+
+def require_writable(txn: WriteTxn, account: str) -> None:
+    """Refuses a write to an account that is frozen, or has moved; clients try again later."""
+    move = txn.get(ACCOUNT_MOVES, (account,))
+    if move is not None and move.state is not MoveState.DRAINING:
+        raise Refused(Refusal("ServerBusy"))

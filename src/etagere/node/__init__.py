@@ -1,0 +1,1 @@
+"""A node: the processes of one machine that serve a store."""

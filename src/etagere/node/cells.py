@@ -1,0 +1,188 @@
+"""A node of one of several cells: how it joins its cell and registers in the account map.
+
+A node registers when it starts. If the map is unavailable, the node uses what the ledger of its own
+cell has stored, so that a cell does not depend on the one with the map.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from etagere.cells.account_map import AccountMap
+from etagere.config import Config
+from etagere.coordination.interface import Coordinator
+from etagere.data_directory import CannotUse
+from etagere.engine.interface import (
+    C,
+    Conflict,
+    Fault,
+    FaultReason,
+    Refused,
+    T,
+    Unknown,
+    WriteTxn,
+)
+from etagere.engine.postgres.connecting import Database
+from etagere.engine.postgres.engine import FEW_CONNECTIONS, PostgresEngine
+from etagere.front.forwarding import NodeListener
+from etagere.jobs.registering import Registration
+from etagere.model.cells import CellMembership, CellNode, RegisterCellNode, UnregisterCellNode
+from etagere.model.cluster import StoreIdentity
+from etagere.node.children import ChildFailed, in_child
+from etagere.node.cluster_ledger import ClusterLedger, LedgerUnavailable
+from etagere.node.listening import WILDCARD_ADDRESSES, bind
+from etagere.operations import account_moves, account_purging
+from etagere.operations.account_map import (
+    get_cell_membership,
+    join_cell,
+    register_cell_node,
+    unregister_cell_node,
+)
+from etagere.settings import Settings
+from etagere.settings.addresses import DatabaseAddress, NodeAddress
+
+if TYPE_CHECKING:
+    from etagere.front.storage import MeasuredEngine
+
+logger = logging.getLogger(__name__)
+
+OPERATIONS_FROM: Final = (account_moves, account_purging)
+"""Modules with operations that the writer runs for other processes. It is forked from this one."""
+
+_SECRET_BYTES: Final = 32
+_LEAVE_SECONDS_MAX: Final = 3.0
+"""How long a node that stops waits for its removal from the map."""
+_NO_DIRECTORY: Final = Path("/nonexistent")
+"""The map is read only: no writer process belongs to it."""
+_FLAG: Final = "--cell-address"
+
+
+@dataclass(frozen=True)
+class NodeCell:
+    """The cell of a node."""
+
+    name: str
+    store_id: bytes
+    node: str
+    secret: bytes = field(repr=False)
+    """The secret of the map."""
+    map_address: DatabaseAddress
+    has_map: bool
+    """Whether the map is in the ledger of this cell."""
+    listener: NodeListener
+    """Where the node listens for nodes of other cells."""
+
+    @property
+    def cell_node(self) -> CellNode:
+        return CellNode(*self.listener.address)
+
+    def account_map(self, engine: MeasuredEngine, config: Config) -> AccountMap:
+        """Returns the map for one process. `engine` is that of the cell's ledger."""
+        if self.has_map:
+            return AccountMap(engine, self.name, self.secret)
+        other = PostgresEngine(
+            _NO_DIRECTORY,
+            Database(self.map_address.conninfo),
+            config,
+            connections=FEW_CONNECTIONS,
+        )
+        return AccountMap(other, self.name, self.secret, closes_engine=True)
+
+    def registration(
+        self, engine: MeasuredEngine, coordinator: Coordinator, account_map: AccountMap
+    ) -> Registration:
+        """Returns the registration of the node and of the accounts of the cell."""
+        command = RegisterCellNode(self.name, self.store_id, self.node, self.cell_node, self.secret)
+        write = engine.write if self.has_map else self._write_in_thread
+        return Registration(engine, coordinator, account_map, write, command)
+
+    async def _write_in_thread(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
+        try:
+            return await asyncio.to_thread(self._write, operation, command)
+        except CannotUse as error:
+            raise Fault(FaultReason.UNAVAILABLE, str(error)) from None
+
+    def _write(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
+        with ClusterLedger(self.map_address) as ledger:
+            return ledger.write(operation, command)
+
+    def leave(self) -> None:
+        """Removes the node from the map, so that nodes of other cells do not try to reach it."""
+        command = UnregisterCellNode(self.name, self.node, self.cell_node)
+
+        def unregister() -> bytes:
+            self._write(unregister_cell_node, command)
+            return b""
+
+        try:
+            in_child(unregister, _LEAVE_SECONDS_MAX)
+        except ChildFailed as error:
+            logger.warning("the node is still in the account map: %s", error)
+
+
+def join(ledger: ClusterLedger, settings: Settings, identity: StoreIdentity, node: str) -> NodeCell:
+    """Registers a node as one of its cell. `ledger` is that of the cell. Raises `CannotUse`."""
+    address, name = settings.account_map, settings.cell
+    assert address is not None and name is not None
+    membership = ledger.read(get_cell_membership, None)
+    if membership is not None and membership.cell != name:
+        raise CannotUse(
+            f"the ledger in {ledger.address} is that of cell {membership.cell}, not of {name}; "
+            "correct --cell or --engine"
+        )
+    given = settings.cell_address or NodeAddress(ledger.own_host)
+    if given.host in WILDCARD_ADDRESSES:
+        raise CannotUse(f"{_FLAG}: {given.host} is not an address that other nodes reach")
+    listener = NodeListener(bind(given.host, given.port, _FLAG, _FLAG), given.host)
+    secret = b"" if membership is None else membership.secret
+    new = RegisterCellNode(
+        name, identity.id, node, CellNode(*listener.address), secret or os.urandom(_SECRET_BYTES)
+    )
+    try:
+        secret = _register(ledger, address, new)
+    except LedgerUnavailable as error:
+        if membership is None:
+            raise CannotUse(f"the account map in {error}") from None
+        logger.warning("the node is not in the account map yet: %s", error)
+    if membership is None or membership.secret != secret:
+        ledger.write(join_cell, CellMembership(name, secret))
+    has_map = address == ledger.address
+    return NodeCell(name, identity.id, node, secret, address, has_map, listener)
+
+
+def _register(ledger: ClusterLedger, address: DatabaseAddress, new: RegisterCellNode) -> bytes:
+    """Adds a node to the map; returns the secret of the map. Raises `LedgerUnavailable`, or
+    `CannotUse` if the map has another ledger for the cell."""
+    try:
+        with _map_ledger(ledger, address) as opened:
+            return opened.write(register_cell_node, new).secret
+    except (Fault, Unknown, Conflict) as error:
+        raise LedgerUnavailable(f"{address} cannot be used: {error}") from None
+    except Refused as refused:
+        other = str(refused.refusal.facts.get("Cell", ""))
+        raise CannotUse(_refused_text(ledger, new.cell, other)) from None
+
+
+def _refused_text(ledger: ClusterLedger, name: str, other: str) -> str:
+    if not other:
+        return "the account map has no room for another cell"
+    if other == name:
+        return f"cell {name} has another ledger than {ledger.address}; correct --cell or --engine"
+    return f"the ledger in {ledger.address} is that of cell {other}; correct --cell or --engine"
+
+
+@contextmanager
+def _map_ledger(ledger: ClusterLedger, address: DatabaseAddress) -> Iterator[ClusterLedger]:
+    """Opens the ledger with the map, which may be that of the cell."""
+    if address == ledger.address:
+        yield ledger
+        return
+    with ClusterLedger(address) as opened:
+        yield opened

@@ -1,0 +1,1 @@
+"""Relaying requests to the nodes of other cells."""

@@ -1,0 +1,200 @@
+"""The connections of a process to the nodes of other cells."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from etagere.model.cells import CellNode, NamedCellNode
+from etagere.protocol.connections.introductions import (
+    Introduction,
+    NotIntroduced,
+    connect_to_node,
+)
+from etagere.protocol.relay.node_connection import NodeConnection, NodeGone
+from etagere.telemetry.formats import describe_exception
+
+logger = logging.getLogger(__name__)
+
+_IDLE_MAX: Final = 512
+_IDLE_SECONDS_MAX: Final = 15.0
+"""Less than the time after which the node closes an idle connection."""
+_EXPIRE_SECONDS: Final = 5.0
+_CONNECT_SECONDS_MAX: Final = 12.0
+"""How long a request waits for a connection to some node."""
+_NODES_TRIED_MAX: Final = 8
+"""The most nodes of a cell that are tried for one request."""
+_HANDSHAKES_MAX: Final = 8
+"""The most handshakes with one node at the same time. A node gives up the oldest handshakes with an
+address that has too many, and all front ends of this node have the same address."""
+_AVOID_SECONDS: Final = 5.0
+"""How long after a failed connection a node is tried only after all others."""
+_KEEPALIVE_IDLE_SECONDS: Final = 15
+_KEEPALIVE_INTERVAL_SECONDS: Final = 5
+_KEEPALIVE_PROBES: Final = 3
+_UNACKNOWLEDGED_MILLISECONDS_MAX: Final = 60_000
+
+
+class Sender(NamedTuple):
+    """Who sent a request, and to which service."""
+
+    service: str
+    host: str
+    """The address of the client."""
+    is_secure: bool
+    """Whether the client uses TLS."""
+
+
+class CellConnection(NamedTuple):
+    """A connection to a node of a cell, for the requests of one sender."""
+
+    cell: str
+    sender: Sender
+    node: str
+    address: tuple[str, int]
+    connection: NodeConnection
+
+
+_Key = tuple[str, Sender]
+
+
+class CellConnections:
+    """Connections to the nodes of other cells. Each is used for the requests of one sender, one at
+    a time, and is kept open for the next one for a while."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._idle: OrderedDict[CellConnection, float] = OrderedDict()
+        """Idle connections and the times when they became idle, the oldest first."""
+        self._idle_of: dict[_Key, list[CellConnection]] = {}
+        self._unreachable: dict[tuple[str, int], float] = {}
+        """Nodes that could not be reached, and when."""
+        self._handshakes: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = (
+            WeakValueDictionary()
+        )
+        """Limit the handshakes with each node."""
+        self._expiring: asyncio.TimerHandle | None = None
+
+    def take_idle(self, cell: str, sender: Sender) -> CellConnection | None:
+        """Returns a connection to any node of a cell that was kept for this sender, if any."""
+        while (kept := self._idle_of.get((cell, sender))) is not None:
+            taken = kept[-1]
+            self._remove(taken)
+            if taken.connection.is_usable:
+                return taken
+        return None
+
+    async def connect(
+        self, cell: str, sender: Sender, nodes: Sequence[NamedCellNode]
+    ) -> CellConnection:
+        """Connects to one of these nodes. Raises `NodeGone` if none can be reached in time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _CONNECT_SECONDS_MAX
+        for name, node in self._in_order(nodes)[:_NODES_TRIED_MAX]:
+            if loop.time() >= deadline:
+                break
+            address = node.host, node.port
+            try:
+                async with asyncio.timeout_at(deadline):
+                    connection = await self._connect(address, sender)
+            except (OSError, TimeoutError, NotIntroduced) as error:
+                if address not in self._unreachable:
+                    reason = describe_exception(error)
+                    logger.warning("cannot reach node %s of cell %s: %s", name, cell, reason)
+                self._unreachable[address] = loop.time()
+            else:
+                self._unreachable.pop(address, None)
+                return CellConnection(cell, sender, name, address, connection)
+        raise NodeGone(f"no node of cell {cell} can be reached")
+
+    async def _connect(self, address: tuple[str, int], sender: Sender) -> NodeConnection:
+        introduction = Introduction(
+            sender.service, sender.host, 0, 0, is_relayed=True, is_secure=sender.is_secure
+        )
+        handshakes = self._handshakes.setdefault(address, asyncio.Semaphore(_HANDSHAKES_MAX))
+        async with handshakes:
+            connected = await connect_to_node(address, self._secret, introduction)
+        try:
+            _set_options(connected)
+            loop = asyncio.get_running_loop()
+            _, connection = await loop.create_connection(NodeConnection, sock=connected)
+        except BaseException:
+            connected.close()
+            raise
+        return connection
+
+    def _in_order(self, nodes: Sequence[NamedCellNode]) -> list[tuple[str, CellNode]]:
+        """Returns nodes in the order in which to try them: random, with those that could not be
+        reached recently at the end."""
+        now = asyncio.get_running_loop().time()
+        self._unreachable = {
+            address: at for address, at in self._unreachable.items() if now - at < _AVOID_SECONDS
+        }
+        shuffled = random.sample(list(nodes), len(nodes))
+        shuffled.sort(key=lambda named: (named.node.host, named.node.port) in self._unreachable)
+        return [(named.name, named.node) for named in shuffled]
+
+    def discard(self, used: CellConnection) -> None:
+        """Closes all connections to a node that is gone, and tries it last for a while."""
+        self._unreachable[used.address] = asyncio.get_running_loop().time()
+        used.connection.abort()
+        for kept in [kept for kept in self._idle if kept.address == used.address]:
+            self._remove(kept)
+            kept.connection.abort()
+
+    def keep(self, used: CellConnection) -> None:
+        """Keeps a connection whose request has ended for the next one, or closes it."""
+        used.connection.end_request()
+        if not used.connection.is_usable:
+            return
+        loop = asyncio.get_running_loop()
+        self._idle[used] = loop.time()
+        self._idle_of.setdefault((used.cell, used.sender), []).append(used)
+        if len(self._idle) > _IDLE_MAX:
+            self._close_oldest()
+        if self._expiring is None:
+            self._expiring = loop.call_later(_EXPIRE_SECONDS, self._expire)
+
+    def _expire(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._idle and next(iter(self._idle.values())) < loop.time() - _IDLE_SECONDS_MAX:
+            self._close_oldest()
+        again = bool(self._idle)
+        self._expiring = loop.call_later(_EXPIRE_SECONDS, self._expire) if again else None
+
+    def _close_oldest(self) -> None:
+        oldest = next(iter(self._idle))
+        self._remove(oldest)
+        oldest.connection.abort()
+
+    def _remove(self, kept: CellConnection) -> None:
+        del self._idle[kept]
+        key = kept.cell, kept.sender
+        same = self._idle_of[key]
+        same.remove(kept)
+        if not same:
+            del self._idle_of[key]
+
+    async def close(self) -> None:
+        """Closes the connections that are not in use."""
+        if self._expiring is not None:
+            self._expiring.cancel()
+        while self._idle:
+            self._close_oldest()
+
+
+def _set_options(connected: socket.socket) -> None:
+    """Makes the kernel notice within a minute that the machine of a node is gone."""
+    for option, value in (
+        (socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_SECONDS),
+        (socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_SECONDS),
+        (socket.TCP_KEEPCNT, _KEEPALIVE_PROBES),
+        (socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MILLISECONDS_MAX),
+    ):
+        connected.setsockopt(socket.IPPROTO_TCP, option, value)
