@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from etagere.data_directory import CannotUse
+from etagere.jobs.moves import task_of
 from etagere.node.account_move import cells_of, move_account
 from etagere.node.account_move_steps import Step
 from etagere.postgresql import SCHEMA
@@ -30,19 +31,21 @@ def account(pair: tuple[Cell, Cell]) -> str:
     return name
 
 
+def _lose_lock(account: str, source: Cell) -> None:
+    """Makes a move lose its lock, as if its process had been paused for long."""
+    with psycopg.connect(source.dsn, options=f"-c search_path={SCHEMA}") as connection:
+        connection.execute(
+            "UPDATE cluster_tasks SET holder = NULL WHERE name = %s", (task_of(account),)
+        )
+
+
 def _move_with_interruption(
     account: str, source: Cell, target: Cell, step: Step, interruption: Callable[[], object]
 ) -> None:
-    """Moves an account. After a step, the move loses its lock, and other commands are run before it
-    goes on."""
+    """Moves an account. After a step, something else is done before it goes on."""
 
     def report(done: Step) -> None:
         if done is step:
-            with psycopg.connect(source.dsn, options=f"-c search_path={SCHEMA}") as connection:
-                connection.execute(
-                    "UPDATE cluster_tasks SET holder = NULL WHERE name = %s",
-                    (f"move of account {account}",),
-                )
             interruption()
 
     files = [load({"config": str(cell.configuration())}, {}) for cell in (source, target)]
@@ -68,6 +71,7 @@ def test_a_move_that_is_cancelled_while_it_runs(
     one, two = pair
 
     def cancel() -> None:
+        _lose_lock(account, one)
         done = run_move(account, one, two, "--cancel")
         assert done.returncode == 0, done.stderr
         _write(one, account, "later")
@@ -85,6 +89,7 @@ def test_a_move_that_is_replaced_while_it_runs(pair: tuple[Cell, Cell], account:
     one, two = pair
 
     def replace() -> None:
+        _lose_lock(account, one)
         assert run_move(account, one, two, "--cancel").returncode == 0
         _write(one, account, "later")
         move_until(account, one, two, Step.FROZEN)
@@ -102,6 +107,7 @@ def test_an_account_that_has_returned_meanwhile(pair: tuple[Cell, Cell], account
     one, two = pair
 
     def return_account() -> None:
+        _lose_lock(account, one)
         move(account, one, two)
         move(account, two, one)
         _write(one, account, "later")

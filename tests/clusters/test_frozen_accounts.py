@@ -3,6 +3,7 @@ written later is refused."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
@@ -17,12 +18,14 @@ from azure.storage.queue import QueueServiceClient
 from smbprotocol.exceptions import SMBResponseException
 
 from etagere.bodies import contents, maps
+from etagere.coordination.postgres import PostgresCoordinator
 from etagere.engine import tasks
 from etagere.engine.account_moves import ACCOUNT_MOVES
 from etagere.engine.postgres.connecting import Database
 from etagere.engine.postgres.copying import snapshot_reading
 from etagere.engine.postgres.running_transactions import wait_for_running_transactions
 from etagere.engine.records import COLLECTIONS, Collection
+from etagere.jobs.moves import task_of
 from etagere.model.cells import BeginMove, CancelMove, MoveState
 from etagere.nt_status import NtStatus
 from etagere.operations import all_collections
@@ -57,6 +60,9 @@ class FreezableCluster:
         self.nodes = cluster.nodes
         self.database = Database(cluster.dsn)
         self.writer = TestWriter(cluster.dsn, self.database.schema)
+        self._coordinator = PostgresCoordinator(cluster.dsn, name="test")
+        self._loop = asyncio.Runner()
+        self._tasks = contextlib.AsyncExitStack()
 
     def add_account(self) -> str:
         name = unique("a").replace("-", "")
@@ -64,7 +70,16 @@ class FreezableCluster:
         assert done.returncode == 0, done.stderr
         return name
 
+    def close(self) -> None:
+        self._loop.run(self._tasks.aclose())
+        self._loop.close()
+        self._coordinator.close()
+        self.writer.close()
+
     def freeze(self, account: str) -> None:
+        # Without a command that has this task, the nodes would cancel the move.
+        lock = self._coordinator.sole_worker(task_of(account))
+        assert self._loop.run(self._tasks.enter_async_context(lock)) is not None
         self.writer.write(begin_move, BeginMove(account, "west", MOVE))
         eventually(lambda: self.state_of(account) is MoveState.FROZEN, "the freeze", SECONDS_MAX)
         wait_for_running_transactions(self.database, SECONDS_MAX)
@@ -97,7 +112,7 @@ def running(
             for _ in range(2):
                 cluster.node().start()
             made = FreezableCluster(cluster)
-            held.callback(made.writer.close)
+            held.callback(made.close)
             yield made
             for node in cluster.nodes:
                 assert "Traceback" not in node.log()

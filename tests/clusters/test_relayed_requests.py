@@ -346,7 +346,8 @@ def test_a_cell_whose_node_is_killed(nodes: Nodes) -> None:
     blobs = nodes.blobs()
     container = blobs.create_container("gone")
     container.upload_blob("b", b"x")
-    stream = nodes.blobs(max_single_get_size=MIB).get_blob_client("large", "one").download_blob()
+    container.upload_blob("large", bytes(64 * MIB))
+    stream = nodes.blobs(max_single_get_size=MIB).get_blob_client("gone", "large").download_blob()
     path = f"{urlsplit(container.url).path}/c"
     upload = begin_upload(nodes.plain, path, f"Content-Length: {100 * MIB}")
     upload.sendall(bytes(20 * MIB))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etagere.engine.account_moves import ACCOUNT_MOVES, require_writable
+from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES, require_writable
 from etagere.engine.interface import Refused, WriteTxn, operation
 from etagere.model.accounts import AddAccount, ListAccounts, RemoveAccount, RotateKey
 from etagere.model.cells import (
@@ -12,18 +12,22 @@ from etagere.model.cells import (
     BeginMove,
     CancelMove,
     EndMove,
+    FinishMove,
     FreezeAccount,
     MoveState,
+    UnfinishedMove,
 )
 from etagere.model.delegation import RevokeDelegationKeys
 from etagere.operations.account_moves import (
     begin_move,
     cancel_move,
     end_move,
+    finish_move,
     freeze_account,
     get_move,
     list_account_moves,
     list_draining,
+    list_unfinished,
     locate_account,
 )
 from etagere.operations.accounts import add_account, remove_account, rotate_key
@@ -43,6 +47,7 @@ def write_to_account(txn: WriteTxn, account: str) -> None:
 @operation
 def receive_account(txn: WriteTxn, account: str) -> None:
     txn.put(ACCOUNT_MOVES, (account,), AccountMove(MoveState.INCOMING, "east", MOVE))
+    txn.put(UNFINISHED_MOVES, (account,), UnfinishedMove())
 
 
 @conformance
@@ -84,15 +89,18 @@ async def test_the_steps_in_the_source(harness: Harness) -> None:
 
     replaced = await engine.write(end_move, EndMove(ACCOUNT, b"n" * 16))
     assert replaced == AccountMove(MoveState.FROZEN, CELL, MOVE)
+    moved = AccountMove(MoveState.MOVED, CELL, MOVE)
     for _ in range(2):
-        moved = await engine.write(end_move, END)
-        assert moved == AccountMove(MoveState.MOVED, CELL, MOVE)
-    account, move = await engine.read(locate_account, ACCOUNT)
-    assert account is None
-    assert move == AccountMove(MoveState.MOVED, CELL, MOVE)
+        assert await engine.write(end_move, END) == moved
+    assert await engine.read(locate_account, ACCOUNT) == (None, moved)
     assert not await engine.write(cancel_move, CANCEL)
     with pytest.raises(Refused, match="ServerBusy"):
         await engine.write(write_to_account, ACCOUNT)
+
+    for move_id, left in ((b"n" * 16, {ACCOUNT: moved}), (MOVE, {})):
+        await engine.write(finish_move, FinishMove(ACCOUNT, move_id))
+        assert await engine.read(list_unfinished, None) == left
+    assert await engine.read(get_move, ACCOUNT) == moved
 
 
 @conformance
@@ -107,7 +115,7 @@ async def test_a_cancelled_move_leaves_nothing(harness: Harness) -> None:
         assert await engine.write(cancel_move, CANCEL)
         assert await engine.read(get_move, ACCOUNT) is None
         assert await engine.write(end_move, END) is None
-        assert await engine.read(list_draining, None) == []
+        assert await engine.read(list_unfinished, None) == {}
         # The process that serves files may be late.
         await engine.write(freeze_account, FREEZE)
         await engine.write(write_to_account, ACCOUNT)
@@ -122,6 +130,9 @@ async def test_the_target_serves_an_account_once_it_has_arrived(harness: Harness
     with pytest.raises(Refused, match="ServerBusy"):
         await engine.write(write_to_account, ACCOUNT)
     assert not await engine.write(cancel_move, CANCEL)
+    await engine.write(finish_move, FinishMove(ACCOUNT, MOVE))  # only in the source
+    assert list(await engine.read(list_unfinished, None)) == [ACCOUNT]
     await engine.write(end_move, END)
     assert await engine.read(get_move, ACCOUNT) is None
+    assert await engine.read(list_unfinished, None) == {}
     await engine.write(write_to_account, ACCOUNT)

@@ -6,6 +6,7 @@ import pytest
 
 from etagere.engine.interface import Refused
 from etagere.model.cells import (
+    AccountCell,
     Cell,
     CellMembership,
     CellNode,
@@ -16,6 +17,7 @@ from etagere.model.cells import (
     MappedAccount,
     NamedCell,
     NamedCellNode,
+    RecordMove,
     RegisterCellNode,
     SetAccountCell,
     UnregisterCellNode,
@@ -25,11 +27,13 @@ from etagere.operations.account_map import (
     forget_cell,
     get_account_cell,
     get_account_cells,
+    get_account_entry,
     get_cell_membership,
     join_cell,
     list_cell_nodes,
     list_cells,
     list_mapped_accounts,
+    record_move,
     register_cell_node,
     set_account_cell,
     unregister_cell_node,
@@ -111,6 +115,26 @@ async def test_an_account_is_in_one_cell(harness: Harness) -> None:
     for _ in range(2):
         await engine.write(set_account_cell, SetAccountCell("mine", "", "west"))
     assert await engine.read(get_account_cell, "mine") == ""
+
+
+@conformance
+async def test_a_move_is_recorded_unless_the_map_has_changed(harness: Harness) -> None:
+    engine = await harness.open()
+    await engine.write(set_account_cell, SetAccountCell("mine", "east"))
+    first, returned = AccountCell("west", b"1"), AccountCell("east", b"2")
+    for _ in range(2):
+        assert await engine.write(record_move, RecordMove("mine", first, AccountCell("east")))
+    assert await engine.read(get_account_cell, "mine") == "west"
+    # A claim of the cell that the map has anyway does not forget the move.
+    await engine.write(set_account_cell, SetAccountCell("mine", "west"))
+    assert await engine.read(get_account_entry, "mine") == first
+    assert await engine.write(record_move, RecordMove("mine", returned, first))
+    # The first move is recorded late: the account has returned meanwhile.
+    for known in (None, AccountCell("east")):
+        assert not await engine.write(record_move, RecordMove("mine", first, known))
+    assert await engine.read(get_account_entry, "mine") == returned
+    assert await engine.write(record_move, RecordMove("lost", first, None))
+    assert await engine.read(get_account_entry, "lost") == first
 
 
 @conformance

@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from etagere.engine.interface import Conflict, Engine, Fault, FaultReason, Unknown
-from etagere.model.cells import NamedCellNode
+from etagere.model.cells import AccountCell, NamedCellNode
 from etagere.operations.account_map import (
     get_account_cell,
     get_account_cells,
+    get_account_entry,
     list_cell_nodes,
 )
 from etagere.rules.accounts import check_account_name
@@ -179,6 +180,10 @@ class AccountMap:
         """Reads the cells of accounts from the map, not from the cache. Raises `Fault`."""
         cells = await self._engine.read_in_thread(get_account_cells, tuple(accounts))
         return dict(zip(accounts, cells, strict=True))
+
+    async def stored_entry(self, account: str) -> AccountCell | None:
+        """Reads what the map has for an account, not from the cache. Raises `Fault`."""
+        return await self._engine.read(get_account_entry, account)
 
     def forget(self, account: str) -> None:
         """Drops the cached cell of an account, because it has turned out to be outdated."""

@@ -23,7 +23,8 @@ MORE: Final = (
     "Most of its data is copied while clients use the account. Then the account is read-only for a "
     "short time: writes are answered with 503 (ServerBusy) until the other cell serves it. Keys, "
     "ETags, leases and times do not change. SMB clients are disconnected, and have to connect to a "
-    "node of the other cell. If the command is interrupted, run it again, or cancel the move."
+    "node of the other cell. If the command is interrupted, the nodes cancel or complete the move; "
+    "run the command again to move the account."
 )
 _KEEP_SECONDS_MAX: Final = 24 * 3600
 
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cancel",
         action="store_true",
-        help="cancel a move that was interrupted, unless the other cell serves the account already",
+        help="cancel a move that was interrupted, unless the account has moved already",
     )
 
 
@@ -101,6 +102,6 @@ def act(arguments: argparse.Namespace, settings: Settings) -> str:
 
 
 def _seconds(text: str) -> int:
-    if text.isascii() and text.isdigit() and int(text[:9]) <= _KEEP_SECONDS_MAX and len(text) < 9:
+    if text.isascii() and text.isdigit() and len(text) < 9 and int(text) <= _KEEP_SECONDS_MAX:
         return int(text)
     raise CommandError(f"--keep: must be a number of seconds from 0 to {_KEEP_SECONDS_MAX}")

@@ -23,7 +23,7 @@ from etagere.cli.output import print_json
 from etagere.cli.progress import ProgressBar
 from etagere.clock import SystemClock
 from etagere.config import Config
-from etagere.engine.account_moves import ACCOUNT_MOVES
+from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES
 from etagere.engine.interface import Fault
 from etagere.engine.ledger import NotALedger, SchemaTooNew
 from etagere.engine.tasks import TASK_HOLDERS
@@ -63,6 +63,7 @@ CLUSTER_COLLECTIONS = (
     TASK_HOLDERS,
     STORE_IDENTITIES,
     ACCOUNT_MOVES,
+    UNFINISHED_MOVES,
     *MAP_COLLECTIONS,
     CELL_MEMBERSHIPS,
 )

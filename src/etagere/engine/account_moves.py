@@ -12,11 +12,22 @@ from typing import Final
 from etagere.engine.interface import Refused, WriteTxn
 from etagere.engine.records import TEXT, Collection
 from etagere.errors import Refusal
-from etagere.model.cells import AccountMove, MoveState
+from etagere.model.cells import AccountMove, MoveState, UnfinishedMove
 
 ACCOUNT_MOVES: Final[Collection[tuple[str], AccountMove]] = Collection(
     "account_moves", AccountMove, (TEXT,)
 )
+UNFINISHED_MOVES: Final[Collection[tuple[str], UnfinishedMove]] = Collection(
+    "unfinished_moves", UnfinishedMove, (TEXT,)
+)
+"""The moves for which this cell has something left to do. `ACCOUNT_MOVES` also has those of all
+accounts that have left the cell."""
+
+
+def forget_move(txn: WriteTxn, account: str) -> None:
+    """Removes the records of a move."""
+    txn.delete(ACCOUNT_MOVES, (account,))
+    txn.delete(UNFINISHED_MOVES, (account,))
 
 
 def require_writable(txn: WriteTxn, account: str) -> None:

@@ -157,7 +157,8 @@ class FrontEnd:
         rest = [server for server in servers if isinstance(server, HttpServer)]
         reload_on_signal(self.tls, name, rest)
         user_jobs = self.users.jobs() if self.users else ()
-        jobs = _start_jobs(context, [*assembly.jobs, *user_jobs, *self._cell_jobs(context, number)])
+        cell_jobs = () if number else context.storage.cell_jobs
+        jobs = _start_jobs(context, [*assembly.jobs, *user_jobs, *cell_jobs])
         tune_gc()
         sys.setswitchinterval(_THREAD_TURN_SECONDS)
         # Also shows that the writer answers.
@@ -187,25 +188,6 @@ class FrontEnd:
     def _health(self, jobs: JobSupervisor) -> ChildHealth:
         expires = None if self.tls is None else self.tls.expires
         return ChildHealth(os.getpid(), time.time(), jobs.health(), expires)
-
-    def _cell_jobs(self, context: FrontEndContext, number: int) -> Sequence[Job]:
-        """Returns the jobs of a cell, for one front end of a node."""
-        registration = context.storage.registration
-        if registration is None or number:
-            return ()
-        from etagere.jobs import purging_accounts  # noqa: PLC0415
-        from etagere.jobs.registering import ACCOUNTS_SECONDS, NODE_SECONDS  # noqa: PLC0415
-
-        engine, coordinator = context.engine, context.coordinator
-        return (
-            Job(
-                "purging accounts",
-                lambda: purging_accounts.purge_accounts(engine, coordinator),
-                JOB_PAUSE_SECONDS,
-            ),
-            Job("registering the node", registration.register_node, NODE_SECONDS),
-            Job("registering accounts", registration.register_accounts, ACCOUNTS_SECONDS),
-        )
 
     async def _context(self, name: str, number: int) -> FrontEndContext:
         share = FrontEndShare(self.table, number, self.numbers)

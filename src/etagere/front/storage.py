@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,6 +10,7 @@ from etagere.bodies.store import BodyStore
 from etagere.config import Config
 from etagere.coordination.interface import Coordinator, NodeStatus
 from etagere.engine.interface import Engine
+from etagere.jobs.supervision import Job
 from etagere.metrics.snapshots import MetricSource
 from etagere.opens.remote import RestOpens
 from etagere.processes import ChildMain
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from etagere.cells.account_map import AccountMap
     from etagere.front.process import FrontEnd
     from etagere.front.relayed import RelayedConnections
-    from etagere.jobs.registering import Registration
 
 
 class MeasuredEngine(Engine, MetricSource, Protocol):
@@ -58,8 +58,8 @@ class ProcessStorage:
     """None: there is one cell only."""
     relayed: RelayedConnections | None = None
     """What nodes of other cells relay to this one; None: there are none."""
-    registration: Registration | None = None
-    """Keeps the account map complete; None: there is no map."""
+    cell_jobs: Sequence[Job] = ()
+    """The jobs of a cell, which one front end of a node runs."""
 
 
 class NodeProbe(Protocol):

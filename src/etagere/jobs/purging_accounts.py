@@ -12,6 +12,8 @@ from etagere.model.cells import PurgeMovedAccounts
 from etagere.operations import account_purging
 
 TASK: Final = "purging accounts"
+PAUSE_SECONDS: Final = 5.0
+"""The pause between two rounds."""
 _WORK: Final[Work] = {
     account_purging.may_purge: ((account_purging.purge_moved_accounts, PurgeMovedAccounts()),)
 }

@@ -45,10 +45,9 @@ class AccountMove(Record, frozen=True):
     """In the source, once it has moved: nothing of the account is left, so that it may return."""
 
 
-class DrainingAccount(Record, frozen=True):
-    """An account whose SMB sessions are being ended, under its name."""
-
-    move_id: bytes
+class UnfinishedMove(Record, frozen=True):
+    """A move for which this cell has something left to do, under the name of the account: in the
+    source until the account map names the target, in the target until it serves the account."""
 
 
 class BeginMove(Command, frozen=True):
@@ -78,6 +77,13 @@ class EndMove(Command, frozen=True):
 
 class CancelMove(Command, frozen=True):
     """Cancel the move of an account that is draining or frozen."""
+
+    account: str
+    move_id: bytes
+
+
+class FinishMove(Command, frozen=True):
+    """Note in the source that the account map names the target of a move."""
 
     account: str
     move_id: bytes
@@ -142,6 +148,8 @@ class AccountCell(Record, frozen=True):
     """The cell of an account, under the name of the account."""
 
     cell: str
+    move_id: bytes = b""
+    """The move with which the account came to the cell, if it has moved."""
 
 
 class CellMembership(Record, frozen=True):
@@ -212,6 +220,14 @@ class SetAccountCell(Command, frozen=True):
     account: str
     cell: str
     expected: str = ""
+
+
+class RecordMove(Command, frozen=True):
+    """Record that an account has moved, unless the map has changed since `known` was read."""
+
+    account: str
+    moved: AccountCell
+    known: AccountCell | None
 
 
 class ClaimAccounts(Command, frozen=True):

@@ -2,7 +2,7 @@
 
 Bytes are copied first, while the account is used. Then the account is frozen, the rest is copied
 from one snapshot, and all records become visible in the target together. A move that was
-interrupted is continued by the next one, or cancelled.
+interrupted is continued or cancelled by the next command, or by the nodes (`jobs/moves.py`).
 """
 
 from __future__ import annotations
@@ -22,25 +22,29 @@ from etagere.config import MIB
 from etagere.coordination.postgres import NodeRegistry
 from etagere.coordination.postgres.nodes import NodeState
 from etagere.data_directory import CannotUse
-from etagere.engine.account_moves import ACCOUNT_MOVES
+from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES
 from etagere.engine.interface import Fault, FaultReason, ReadTxn
 from etagere.engine.postgres.adding import RecordsToAdd
 from etagere.engine.postgres.copying import SnapshotReading, snapshot_reading
 from etagere.engine.postgres.running_transactions import wait_for_running_transactions
 from etagere.engine.records import ENCODE, Collection
+from etagere.jobs.moves import task_of
 from etagere.jobs.purging import purge
 from etagere.jobs.purging_accounts import purge_accounts
 from etagere.model.bodies import SegmentState
 from etagere.model.cells import (
+    AccountCell,
     AccountMove,
     BeginMove,
     CancelMove,
     EndMove,
     ExpectAccount,
+    FinishMove,
     FreezeAccount,
     MoveState,
     PurgeAccount,
-    SetAccountCell,
+    RecordMove,
+    UnfinishedMove,
 )
 from etagere.node.account_move_steps import Moved, Report, Step
 from etagere.node.cell_access import CellAccess
@@ -51,13 +55,14 @@ from etagere.operations.account_copy import (
     find_deleted,
     find_resources,
 )
-from etagere.operations.account_map import get_account_cell, list_cell_nodes, set_account_cell
+from etagere.operations.account_map import get_account_entry, list_cell_nodes, record_move
 from etagere.operations.account_moves import (
     LocatedAccount,
     begin_move,
     cancel_move,
     end_move,
     expect_account,
+    finish_move,
     freeze_account,
     locate_account,
 )
@@ -136,7 +141,7 @@ class AccountMover:
             if self._frozen_at:
                 seconds = time.monotonic() - self._frozen_at
                 moved = moved._replace(frozen_seconds=seconds)
-            await self._record_cell()
+            await self._record_move(move_id)
             return moved
 
     def _require_account(self, here: LocatedAccount) -> None:
@@ -158,8 +163,8 @@ class AccountMover:
         cannot be acquired."""
         deadline = time.monotonic() + _OTHER_MOVE_SECONDS_MAX
         while True:
-            task = f"move of account {self._account}"
-            async with self._source.coordinator.sole_worker(task) as lock:
+            task = self._source.coordinator.sole_worker(task_of(self._account))
+            async with task as lock:
                 if lock is not None:
                     yield
                     return
@@ -208,9 +213,9 @@ class AccountMover:
     async def _check_preconditions(self) -> None:
         """Raises `CannotUse` if the map has another cell for the account, if a node would not
         notice the move, or if leases would expire at another time because the clocks differ."""
-        cell = await self._recorded_cell()
-        if cell not in ("", self._source.name):
-            raise CannotUse(f"according to the map, {self._account} is in cell {cell}")
+        known = await self._map_entry()
+        if known is not None and known.cell != self._source.name:
+            raise CannotUse(f"according to the map, {self._account} is in cell {known.cell}")
         await asyncio.to_thread(self._require_nodes_in_map)
         here = await self._source.engine.read(_times, None)
         there = await self._target.engine.read(_times, None)
@@ -313,7 +318,9 @@ class AccountMover:
             self._report(Step.COPIED)
             # Last: accounts that leave the target wait for transactions that use this collection.
             incoming = AccountMove(MoveState.INCOMING, self._source.name, move.move_id)
-            records.add(ACCOUNT_MOVES, ACCOUNT_MOVES.pack((self._account,)), ENCODE(incoming))
+            key = (self._account,)
+            records.add(UNFINISHED_MOVES, UNFINISHED_MOVES.pack(key), ENCODE(UnfinishedMove()))
+            records.add(ACCOUNT_MOVES, ACCOUNT_MOVES.pack(key), ENCODE(incoming))
             records.commit()
         self._extents.release(abandoned=False)
         self._report(Step.INCOMING)
@@ -366,20 +373,24 @@ class AccountMover:
         await self._target.engine.write(end_move, command)
         self._report(Step.SERVED)
 
-    async def _record_cell(self) -> None:
+    async def _record_move(self, move_id: bytes) -> None:
+        # Read first, so that a change of the map by a later move is noticed.
+        known = await self._map_entry()
         there = await self._locate(self._target)
         if there.account is None:
             # Other commands have moved it on, or removed it, since the target serves it.
             raise CannotUse(f"account {self._account} is not in cell {self._target.name} any more")
-        known = await self._recorded_cell()
-        if known not in ("", self._source.name, self._target.name):
-            raise CannotUse(f"according to the map, {self._account} is in cell {known}")
-        command = SetAccountCell(self._account, self._target.name, known)
-        await asyncio.to_thread(self._account_map.write, set_account_cell, command)
+        if known is not None and known.cell not in (self._source.name, self._target.name):
+            raise CannotUse(f"according to the map, {self._account} is in cell {known.cell}")
+        moved = AccountCell(self._target.name, move_id)
+        command = RecordMove(self._account, moved, known)
+        if not await asyncio.to_thread(self._account_map.write, record_move, command):
+            raise CannotUse(f"another command has changed the cell of {self._account} in the map")
+        await self._source.engine.write(finish_move, FinishMove(self._account, move_id))
         self._report(Step.RECORDED)
 
-    async def _recorded_cell(self) -> str:
-        return await asyncio.to_thread(self._account_map.read, get_account_cell, self._account)
+    async def _map_entry(self) -> AccountCell | None:
+        return await asyncio.to_thread(self._account_map.read, get_account_entry, self._account)
 
     async def _cancel(self, move: AccountMove) -> bool:
         return await self._source.engine.write(cancel_move, CancelMove(self._account, move.move_id))

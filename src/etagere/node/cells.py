@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +32,10 @@ from etagere.engine.interface import (
 from etagere.engine.postgres.connecting import Database
 from etagere.engine.postgres.engine import FEW_CONNECTIONS, PostgresEngine
 from etagere.front.forwarding import NodeListener
-from etagere.jobs.registering import Registration
+from etagere.jobs import purging_accounts
+from etagere.jobs.moves import MOVES_SECONDS, MoveRecovery
+from etagere.jobs.registering import ACCOUNTS_SECONDS, NODE_SECONDS, Registration
+from etagere.jobs.supervision import Job
 from etagere.model.cells import CellMembership, CellNode, RegisterCellNode, UnregisterCellNode
 from etagere.model.cluster import StoreIdentity
 from etagere.node.children import ChildFailed, in_child
@@ -95,13 +98,25 @@ class NodeCell:
         )
         return AccountMap(other, self.name, self.secret, closes_engine=True)
 
-    def registration(
+    def jobs(
         self, engine: MeasuredEngine, coordinator: Coordinator, account_map: AccountMap
-    ) -> Registration:
-        """Returns the registration of the node and of the accounts of the cell."""
+    ) -> Sequence[Job]:
+        """Returns the jobs of the cell, which one process of a node runs. `engine` is that of the
+        cell's ledger."""
         command = RegisterCellNode(self.name, self.store_id, self.node, self.cell_node, self.secret)
         write = engine.write if self.has_map else self._write_in_thread
-        return Registration(engine, coordinator, account_map, write, command)
+        registration = Registration(engine, coordinator, account_map, write, command)
+        recovery = MoveRecovery(engine, coordinator, account_map, write)
+        return (
+            Job(
+                purging_accounts.TASK,
+                lambda: purging_accounts.purge_accounts(engine, coordinator),
+                purging_accounts.PAUSE_SECONDS,
+            ),
+            Job("registering the node", registration.register_node, NODE_SECONDS),
+            Job("registering accounts", registration.register_accounts, ACCOUNTS_SECONDS),
+            Job("recovering moves", recovery.run, MOVES_SECONDS),
+        )
 
     async def _write_in_thread(self, operation: Callable[[WriteTxn, C], T], command: C) -> T:
         try:

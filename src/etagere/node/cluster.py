@@ -109,7 +109,7 @@ class ClusterStorage:
                 self.cell.secret,
                 Forwarder({}, HolderFinder(engine), self.identity.secret),
             ),
-            registration=self.cell.registration(engine, coordinator, account_map),
+            cell_jobs=self.cell.jobs(engine, coordinator, account_map),
         )
 
     def leave(self) -> None:

@@ -29,7 +29,7 @@ from etagere.coordination.interface import CoordinatorUnavailable
 from etagere.coordination.postgres import NodeRegistry, PostgresCoordinator
 from etagere.data_directory import NODE_ID_NAME, CannotUse, raising_cannot_use
 from etagere.engine import ledger
-from etagere.engine.account_moves import ACCOUNT_MOVES
+from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES
 from etagere.engine.interface import Fault, FaultReason, Unknown
 from etagere.engine.loading import PARTIAL_NAME, LedgerLoad, Rows, StoppedLedger, UnknownTable
 from etagere.engine.postgres.connecting import Database
@@ -45,7 +45,7 @@ from etagere.node.cluster_ledger import ClusterLedger
 from etagere.node.opening import optional_dependencies
 from etagere.node.shared_bodies import SharedBodies, shared_bodies
 from etagere.operations.account_map import CELL_MEMBERSHIPS, MAP_COLLECTIONS
-from etagere.operations.account_moves import DRAINING_ACCOUNTS, list_account_moves
+from etagere.operations.account_moves import list_account_moves
 from etagere.operations.identity import IDENTITY_KEY, STORE_IDENTITIES, get_identity
 from etagere.settings.addresses import BodiesAddress, DatabaseAddress
 
@@ -60,7 +60,7 @@ _CLUSTER_COLLECTIONS: Final = (
     *MAP_COLLECTIONS,
     CELL_MEMBERSHIPS,
     ACCOUNT_MOVES,
-    DRAINING_ACCOUNTS,
+    UNFINISHED_MOVES,
 )
 """Records of the cluster itself, which are not migrated."""
 _MOVES_PAGE: Final = 1_000

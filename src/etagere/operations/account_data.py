@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from etagere.bodies import contents, maps
 from etagere.clock import TICKS_PER_SECOND
-from etagere.engine.account_moves import ACCOUNT_MOVES
+from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES
 from etagere.engine.records import Collection
 from etagere.engine.tasks import TASK_HOLDERS
 from etagere.model.base import Record
@@ -20,7 +20,7 @@ from etagere.model.delegation import ExpiringDelegatingUser
 from etagere.model.queues import MessageIndexRow
 from etagere.model.shares import ExpiringShare
 from etagere.operations import account_map
-from etagere.operations.account_moves import ACCOUNTS_TO_PURGE, DRAINING_ACCOUNTS
+from etagere.operations.account_moves import ACCOUNTS_TO_PURGE
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.blob import collections as blob
 from etagere.operations.blob.pending_copies import PENDING_COPIES
@@ -175,9 +175,9 @@ OF_LEDGER: Final[tuple[AnyCollection, ...]] = (
     # The cell.
     ACCOUNT_MOVES,
     ACCOUNTS_TO_PURGE,
-    DRAINING_ACCOUNTS,
     STORE_IDENTITIES,
     TASK_HOLDERS,
+    UNFINISHED_MOVES,
     account_map.ACCOUNT_CELLS,
     account_map.CELL_MEMBERSHIPS,
     account_map.CELL_NODES,

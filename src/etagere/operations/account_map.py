@@ -26,6 +26,7 @@ from etagere.model.cells import (
     MappedAccount,
     NamedCell,
     NamedCellNode,
+    RecordMove,
     RegisterCellNode,
     SetAccountCell,
     UnregisterCellNode,
@@ -123,10 +124,25 @@ def set_account_cell(txn: WriteTxn, command: SetAccountCell) -> None:
     cell = "" if stored is None else stored.cell
     if cell not in (command.expected, command.cell):
         raise Refused(Refusal("AccountAlreadyExists", {"Account": command.account, "Cell": cell}))
+    if cell == command.cell:
+        return
     if command.cell:
         txn.put(ACCOUNT_CELLS, key, AccountCell(command.cell))
-    elif stored is not None:
+    else:
         txn.delete(ACCOUNT_CELLS, key)
+
+
+@operation
+def record_move(txn: WriteTxn, command: RecordMove) -> bool:
+    """Returns False if the map has changed."""
+    key = (command.account,)
+    stored = txn.get(ACCOUNT_CELLS, key, EXCLUSIVE)
+    if stored == command.moved:
+        return True
+    if stored != command.known:
+        return False
+    txn.put(ACCOUNT_CELLS, key, command.moved)
+    return True
 
 
 @operation
@@ -142,9 +158,14 @@ def claim_accounts(txn: WriteTxn, command: ClaimAccounts) -> list[MappedAccount]
     return elsewhere
 
 
+def get_account_entry(txn: ReadTxn, account: str) -> AccountCell | None:
+    """Returns what the map has for an account."""
+    return txn.get(ACCOUNT_CELLS, (account,))
+
+
 def get_account_cell(txn: ReadTxn, account: str) -> str:
     """Returns the name of the cell of an account; "" if it is in none."""
-    stored = txn.get(ACCOUNT_CELLS, (account,))
+    stored = get_account_entry(txn, account)
     return "" if stored is None else stored.cell
 
 

@@ -8,7 +8,8 @@
                         (served)
 
 At any moment at most one of the two cells serves the account. A move that was interrupted is either
-cancelled, while the source is draining or frozen, or continued.
+cancelled, while the source is draining or frozen, or continued. At last, the account map names the
+target, and the move is finished in the source, too.
 
 An SMB client's write is acknowledged before it is in the ledger. So the process that serves files
 first ends the sessions of the account and stores their writes, and then freezes the account.
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from etagere.clock import TICKS_PER_SECOND
-from etagere.engine.account_moves import ACCOUNT_MOVES
+from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES, forget_move
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, Refused, WriteTxn, abort_if, operation
 from etagere.engine.records import TEXT, Collection
 from etagere.errors import Refusal
@@ -31,23 +32,21 @@ from etagere.model.cells import (
     AccountToPurge,
     BeginMove,
     CancelMove,
-    DrainingAccount,
     EndMove,
     ExpectAccount,
+    FinishMove,
     FreezeAccount,
     MoveState,
+    UnfinishedMove,
 )
 from etagere.operations.account_records import ACCOUNTS
 from etagere.operations.accounts import get_account
 from etagere.rules.accounts import check_account_name, check_changeable
 
-DRAINING_ACCOUNTS: Final[Collection[tuple[str], DrainingAccount]] = Collection(
-    "draining_accounts", DrainingAccount, (TEXT,)
-)
 ACCOUNTS_TO_PURGE: Final[Collection[tuple[str], AccountToPurge]] = Collection(
     "accounts_to_purge", AccountToPurge, (TEXT,)
 )
-_DRAINING_MAX: Final = 100
+_UNFINISHED_MAX: Final = 1_000
 _CANCELLABLE: Final = (MoveState.DRAINING, MoveState.FROZEN)
 
 
@@ -75,7 +74,7 @@ def begin_move(txn: WriteTxn, command: BeginMove) -> AccountMove:
         raise Refused(Refusal("ResourceNotFound", {"Account": name}))
     move = txn.get(ACCOUNT_MOVES, (name,), EXCLUSIVE)
     if move is None:
-        txn.put(DRAINING_ACCOUNTS, (name,), DrainingAccount(command.move_id))
+        txn.put(UNFINISHED_MOVES, (name,), UnfinishedMove())
         draining = AccountMove(MoveState.DRAINING, command.cell, command.move_id)
         return txn.put(ACCOUNT_MOVES, (name,), draining)
     if move.cell != command.cell or move.state is MoveState.INCOMING:
@@ -88,10 +87,21 @@ def get_move(txn: ReadTxn, name: str) -> AccountMove | None:
     return txn.get(ACCOUNT_MOVES, (name,))
 
 
+def list_unfinished(txn: ReadTxn, _command: None) -> dict[str, AccountMove]:
+    """Returns the moves for which this cell has something left to do, by account."""
+    rows = txn.scan(UNFINISHED_MOVES, UNFINISHED_MOVES.all(), _UNFINISHED_MAX)
+    moves = txn.get_all(ACCOUNT_MOVES, [key for key, _ in rows])
+    found = zip(rows, moves, strict=True)
+    return {name: move for ((name,), _), move in found if move is not None}
+
+
 def list_draining(txn: ReadTxn, _command: None) -> list[FreezeAccount]:
     """Returns the accounts that are to be frozen as soon as they have no SMB sessions."""
-    rows = txn.scan(DRAINING_ACCOUNTS, DRAINING_ACCOUNTS.all(), _DRAINING_MAX)
-    return [FreezeAccount(name, draining.move_id) for (name,), draining in rows]
+    return [
+        FreezeAccount(name, move.move_id)
+        for name, move in list_unfinished(txn, None).items()
+        if move.state is MoveState.DRAINING
+    ]
 
 
 def list_cancellable(txn: ReadTxn, names: tuple[str, ...]) -> list[str]:
@@ -108,7 +118,6 @@ def freeze_account(txn: WriteTxn, command: FreezeAccount) -> None:
     if move is None or move.move_id != command.move_id or move.state is not MoveState.DRAINING:
         return
     txn.put(ACCOUNT_MOVES, key, replace(move, state=MoveState.FROZEN))
-    txn.delete(DRAINING_ACCOUNTS, key)
 
 
 @operation
@@ -121,7 +130,7 @@ def expect_account(txn: WriteTxn, command: ExpectAccount) -> int:
     if move is not None:
         if not move.is_purged:
             raise Refused(Refusal("ServerBusy", {"Account": command.account}))
-        txn.delete(ACCOUNT_MOVES, key)
+        forget_move(txn, command.account)
     return txn.stamp
 
 
@@ -139,9 +148,19 @@ def end_move(txn: WriteTxn, command: EndMove) -> AccountMove | None:
         not_before = txn.steady_now + command.keep_seconds * TICKS_PER_SECOND
         txn.put(ACCOUNTS_TO_PURGE, key, AccountToPurge(move.move_id, not_before))
     elif move.state is MoveState.INCOMING:
-        txn.delete(ACCOUNT_MOVES, key)
+        forget_move(txn, command.account)
         move = None
     return move
+
+
+@operation
+def finish_move(txn: WriteTxn, command: FinishMove) -> None:
+    """Notes in the source that nothing is left to do for a move. Does nothing if there is another
+    one."""
+    key = (command.account,)
+    move = txn.get(ACCOUNT_MOVES, key, EXCLUSIVE)
+    if move is not None and move.move_id == command.move_id and move.state is MoveState.MOVED:
+        txn.delete(UNFINISHED_MOVES, key)
 
 
 @operation
@@ -153,8 +172,7 @@ def cancel_move(txn: WriteTxn, command: CancelMove) -> bool:
         return True
     if move.move_id != command.move_id or move.state not in _CANCELLABLE:
         return False
-    txn.delete(ACCOUNT_MOVES, key)
-    txn.delete(DRAINING_ACCOUNTS, key)
+    forget_move(txn, command.account)
     return True
 
 

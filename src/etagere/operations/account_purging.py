@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from etagere.engine.account_moves import ACCOUNT_MOVES
+from etagere.engine.account_moves import ACCOUNT_MOVES, forget_move
 from etagere.engine.interface import EXCLUSIVE, ReadTxn, WriteTxn, operation
 from etagere.engine.records import Collection
 from etagere.model.base import Record
@@ -106,4 +106,4 @@ def _end(txn: WriteTxn, key: tuple[str], move: AccountMove) -> None:
         txn.put(ACCOUNT_MOVES, key, replace(move, is_purged=True))
     else:
         txn.delete(ACCOUNTS, key)
-        txn.delete(ACCOUNT_MOVES, key)
+        forget_move(txn, *key)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from etagere.engine.account_moves import ACCOUNT_MOVES, require_writable
+from etagere.engine.account_moves import ACCOUNT_MOVES, forget_move, require_writable
 from etagere.engine.interface import (
     EXCLUSIVE,
     ReadTxn,
@@ -61,7 +61,7 @@ def add_account(txn: WriteTxn, command: AddAccount) -> Account:
         # Another account had this name, and has moved to another cell.
         if not move.is_purged:
             raise Refused(Refusal("ServerBusy", {"Account": command.name}))
-        txn.delete(ACCOUNT_MOVES, key)
+        forget_move(txn, command.name)
     stamp = txn.stamp
     account = Account(
         command.key1, command.key2, created=stamp, key1_created=stamp, key2_created=stamp
