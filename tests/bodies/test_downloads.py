@@ -106,10 +106,11 @@ def front_end(server: Server) -> int:
 def test_a_body_in_more_segments_than_descriptors(spread: Path) -> None:
     assert len(list((spread / DIRECTORY_NAME).iterdir())) >= SEGMENTS_COUNT
     with serving_spread(spread, ("prlimit", "--nofile=160:160")) as server:
+        before = len(server.log())  # other servers have used the directory
         with ThreadPoolExecutor(4) as threads:
             bodies = list(threads.map(lambda _: _downloaded(server), range(8)))
         assert bodies == [DATA] * 8
-        assert "Too many open files" not in server.log()
+        assert "Too many open files" not in server.log()[before:]
         assert descriptors(front_end(server)) < 160
 
 

@@ -61,7 +61,8 @@ def test_a_node_stays_alive_and_answers(postgresql_server: PostgresServer, tmp_p
             while time.monotonic() < end:
                 # All of them want their connections again, as after a failover.
                 administrator.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = %s AND backend_type = 'client backend'",
                     (name,),
                 )
                 time.sleep(3.0)

@@ -38,6 +38,7 @@ def test_the_check_finds_a_running_cluster_clean(nodes: Cluster) -> None:
 
 
 def test_the_check_finds_what_is_missing(nodes: Cluster) -> None:
+    blobs(nodes.nodes[0]).create_container(unique()).upload_blob("b", LONG)
     result = nodes.command("check", "--bodies", str(nodes.directory))
     assert result.returncode == 1
     assert "LOSS" in result.stdout

@@ -80,6 +80,7 @@ class RawLedger:
         (row,) = self.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
             " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+            " AND backend_type = 'client backend'"
         )
         return int(row[0])
 

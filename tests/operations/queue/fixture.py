@@ -73,8 +73,9 @@ class QueueFixture:
         base.clock.freeze()
         queue = cls(base, name)
         await queue.create()
-        # By then the engine has slewed away the difference of its two clocks at the freeze.
-        queue.wait(3600)
+        # By then the engine has slewed away the difference of its two clocks at the freeze, which
+        # may be seconds on a busy machine.
+        queue.wait(24 * 3600)
         assert await base.read(_now, None) == queue.now
         return queue
 

@@ -58,6 +58,12 @@ def directories(blobs: BlobFixture) -> DirectoryFixture:
     return DirectoryFixture(blobs)
 
 
+@pytest.fixture
+def own_directories(blobs: BlobFixture) -> DirectoryFixture:
+    """Blobs that the test may change."""
+    return DirectoryFixture(blobs)
+
+
 def names_in(answer: Answer) -> list[str]:
     assert answer.status == 200, answer
     return re.findall(r"<Name>([^<]*)</Name>", answer.body.decode())
@@ -238,39 +244,39 @@ def test_operations_on_the_container_and_the_service(directories: DirectoryFixtu
 # Copies, batches and snapshots
 
 
-def test_copies(directories: DirectoryFixture) -> None:
-    token = directories.token()
+def test_copies(own_directories: DirectoryFixture) -> None:
+    token = own_directories.token()
 
     def copy(name: str, source: str, *more: tuple[str, str]) -> int:
-        path = f"/{ACCOUNT}/{directories.container}/{name}"
+        path = f"/{ACCOUNT}/{own_directories.container}/{name}"
         headers = (("x-ms-copy-source", source), *more)
-        return directories.ask(token, Request("PUT", path, (), headers)).status
+        return own_directories.ask(token, Request("PUT", path, (), headers)).status
 
     sync = ("x-ms-requires-sync", "true")
     for more in ((), (sync,), (BLOCK_BLOB,)):
-        inside, outside = directories.url("shelf/book"), directories.url("other/secret")
+        inside, outside = own_directories.url("shelf/book"), own_directories.url("other/secret")
         assert copy("shelf/copy", f"{inside}?{token}", *more) in {201, 202}
-        with directories.blobs.unchanged():
+        with own_directories.blobs.unchanged():
             assert copy("shelf/copy", f"{outside}?{token}", *more) in REFUSED
             assert copy("shelf/copy", outside, *more) in {401, *REFUSED, 404}
             assert copy("other/copy", f"{inside}?{token}", *more) == 403
-            leads_out = f"{directories.url('shelf')}/../other/secret?{token}"
+            leads_out = f"{own_directories.url('shelf')}/../other/secret?{token}"
             assert copy("shelf/copy", leads_out, *more) in REFUSED
 
 
-def test_batches(directories: DirectoryFixture) -> None:
+def test_batches(own_directories: DirectoryFixture) -> None:
     for name in ("shelf/one", "other/one"):
-        directories.put(name)
-    token = directories.token()
+        own_directories.put(name)
+    token = own_directories.token()
     parts = [
-        token.put_on(Request("DELETE", f"/{ACCOUNT}/{directories.container}/{name}"))
+        token.put_on(Request("DELETE", f"/{ACCOUNT}/{own_directories.container}/{name}"))
         for name in ("shelf/one", "other/one", "shelf/../other/one", "shelf%5C..%5Cother/one")
     ]
     body = batch(parts)
-    answer = directories.blobs.send_as_owner(
+    answer = own_directories.blobs.send_as_owner(
         Request(
             "POST",
-            f"/{ACCOUNT}/{directories.container}",
+            f"/{ACCOUNT}/{own_directories.container}",
             (("restype", "container"), ("comp", "batch")),
             (("Content-Type", f"multipart/mixed; boundary={BOUNDARY}"),),
             body,
@@ -279,10 +285,10 @@ def test_batches(directories: DirectoryFixture) -> None:
     assert [part.status for part in answered(answer)] == [202, 403, 403, 403]
 
 
-def test_snapshots(directories: DirectoryFixture) -> None:
+def test_snapshots(own_directories: DirectoryFixture) -> None:
     for name, status in (("shelf/book", 200), ("other/secret", 403)):
-        path = f"/{ACCOUNT}/{directories.container}/{name}"
-        taken = directories.blobs.send_as_owner(Request("PUT", path, (("comp", "snapshot"),)))
+        path = f"/{ACCOUNT}/{own_directories.container}/{name}"
+        taken = own_directories.blobs.send_as_owner(Request("PUT", path, (("comp", "snapshot"),)))
         moment = ("snapshot", quote(taken.headers["x-ms-snapshot"]))
-        answer = directories.ask(directories.token(), Request("GET", path, (moment,)))
+        answer = own_directories.ask(own_directories.token(), Request("GET", path, (moment,)))
         assert answer.status == status
