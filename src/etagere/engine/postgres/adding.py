@@ -105,7 +105,7 @@ class RecordsToAdd:
         self._wait()
         with _outcomes():
             cursor = psycopg.RawCursor(self._connection)
-            cursor.execute(fence.require(self._clock), (self._wal_timeline,))
+            cursor.execute(fence.require_valid_sql(self._clock), (self._wal_timeline,))
         with _outcomes(commit_sent=True):
             self._connection.execute("COMMIT")
         if self._was_not_replicated:

@@ -55,7 +55,7 @@ class SnapshotReading:
         snapshot."""
         timeline = timeline_of(self._connection)
         psycopg.RawCursor(self._connection).execute(
-            fence.require(self._database.clock), (timeline,)
+            fence.require_valid_sql(self._database.clock), (timeline,)
         )
 
     def rows(self, collection: Collection[Any, Any]) -> Iterator[tuple[bytes, bytes]]:
@@ -138,10 +138,10 @@ class SnapshotReading:
         """Returns the time of the ledger, as this machine, whose clock is given, continues it. Its
         last stamp is one that no writer has exceeded."""
         cursor = psycopg.RawCursor(self._connection)
-        row = cursor.execute(fence.read(self._database.clock)).fetchone()
+        row = cursor.execute(fence.select_sql(self._database.clock)).fetchone()
         assert row is not None
-        read = fence.reading(*row)
-        time = fence.renewed(read, timeline_of(self._connection), clock, None).time
+        read = fence.decode_reading(*row)
+        time = fence.next_fence(read, timeline_of(self._connection), clock, None).time
         assert time is not None
         last = cursor.execute(_LAST_STAMP).fetchone()
         assert last is not None

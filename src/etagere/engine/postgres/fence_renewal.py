@@ -26,7 +26,7 @@ class FenceRenewal:
 
     def __init__(self, database: Database, clock: Clock) -> None:
         """`clock` has the clocks of this machine."""
-        self._read = fence.read(database.clock)
+        self._read = fence.select_sql(database.clock)
         self._clock = clock
         self._observation: Observation | None = None
         self._asked_at = 0
@@ -40,7 +40,7 @@ class FenceRenewal:
         self._asked_at = self._clock.elapsed()
         row = psycopg.RawCursor(connection).execute(self._read).fetchone()
         assert row is not None
-        read = fence.reading(*row)
+        read = fence.decode_reading(*row)
         if self._observation is None or self._observation.renewals != read.fence.renewals:
             self._observation = Observation(
                 read.fence.renewals, self._clock.boot_id(), self._asked_at, read.clock
@@ -56,7 +56,7 @@ class FenceRenewal:
             return read
         if not self._may_write(read, wal_timeline):
             return read
-        row = fence.renewed(
+        row = fence.next_fence(
             read,
             wal_timeline,
             self._clock,

@@ -45,12 +45,12 @@ _INSERT: Final = (
 _FIRST_COLUMN: Final = 5
 
 
-def read_with_fence(clock: str) -> str:
-    """Returns the query for the fence (`fence.read`) with the requests of all writers: one row for
-    each request, or one with NULLs if there is none."""
+def fence_and_requests_sql(clock: str) -> str:
+    """Returns the query for the fence (`fence.select_sql`) with the requests of all writers: one
+    row for each request, or one with NULLs if there is none."""
     return (
-        f"SELECT f.*, r.slot, r.collection, r.key, r.requested_at FROM ({fence.read(clock)}) AS f"  # noqa: S608
-        " LEFT JOIN lock_requests AS r ON true"
+        "SELECT f.*, r.slot, r.collection, r.key, r.requested_at"  # noqa: S608
+        f" FROM ({fence.select_sql(clock)}) AS f LEFT JOIN lock_requests AS r ON true"
     )
 
 
@@ -83,7 +83,7 @@ class LockRequests:
         return frozenset([at for at, read in self._others.items() if read.first_read > oldest])
 
     def receive(self, result: pq.abc.PGresult, elapsed: int) -> None:
-        """Stores the requests of others from a result of `read_with_fence`."""
+        """Stores the requests of others from a result of `fence_and_requests_sql`."""
         if result.get_value(0, _FIRST_COLUMN) is None:
             if self._others:
                 self._others = {}
@@ -119,7 +119,11 @@ class LockRequests:
             requests.pop(at, None)
         for at in unavailable:
             since = requests.get(at)
-            if clock - since >= RENEW_TICKS if since is not None else len(requests) < REQUESTS_MAX:
+            if since is None:
+                is_due = len(requests) < REQUESTS_MAX
+            else:
+                is_due = clock - since >= RENEW_TICKS
+            if is_due:
                 requests[at] = clock
         if requests == self._own:
             return

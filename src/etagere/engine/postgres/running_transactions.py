@@ -68,7 +68,7 @@ def _holders(cursor: psycopg.RawCursor[Any]) -> set[str]:
 
 def _require_primary(cursor: psycopg.RawCursor[Any], database: Database, wal_timeline: str) -> None:
     """Raises `Fault` if the server may be a former primary, whose locks mean nothing."""
-    row = cursor.execute(fence.read(database.clock)).fetchone()
+    row = cursor.execute(fence.select_sql(database.clock)).fetchone()
     assert row is not None
-    if not fence.reading(*row).is_valid(wal_timeline):
+    if not fence.decode_reading(*row).is_valid(wal_timeline):
         raise Fault(FaultReason.UNAVAILABLE, "the server may no longer be the primary")

@@ -25,7 +25,7 @@ from etagere.engine.postgres.acquiring import (
 from etagere.engine.postgres.binary import bigint, to_int
 from etagere.engine.postgres.connecting import QUERY_CANCELED
 from etagere.engine.postgres.fence import Reading, StaleFence
-from etagere.engine.postgres.lock_requests import LockRequests, read_with_fence
+from etagere.engine.postgres.lock_requests import LockRequests, fence_and_requests_sql
 from etagere.engine.postgres.pipeline import Pipeline, PipelineFailed
 from etagere.engine.postgres.record_cache import ABSENT, At, RecordCache, Remembered, remembered
 from etagere.engine.postgres.schema import bound, split
@@ -117,7 +117,7 @@ class GroupTransaction:
         sent = Acquisition(pipeline, self.look_up, skip_locked=skip).send(needs)
         if is_limited:
             pipeline.send(_UNLIMITED)  # a COMMIT must not be canceled
-        pipeline.send(read_with_fence(self._clock))
+        pipeline.send(fence_and_requests_sql(self._clock))
         asked_at = self.elapsed()
         results = self._receive_locks() if is_limited else pipeline.receive()
         self._receive_fence(results[-1], asked_at)
@@ -150,11 +150,7 @@ class GroupTransaction:
 
     def _receive_fence(self, result: pq.abc.PGresult, asked_at: int) -> None:
         self.asked_at = asked_at
-        clock, at, renewals = [to_int(result.get_value(0, column)) for column in range(3)]
-        wal_timeline, time = result.get_value(0, 3), result.get_value(0, 4)
-        assert wal_timeline is not None
-        assert time is not None
-        self.reading = fence.reading(clock, at, renewals, wal_timeline.decode(), time)
+        self.reading = fence.decode_result(result)
         if not self.reading.is_valid(self._wal_timeline):
             raise StaleFence
         self._lock_requests.receive(result, self.asked_at)
@@ -258,7 +254,7 @@ class GroupTransaction:
                 written[key] = row
         self._send_scan(collection, span, limit + len(written), reverse=reverse, claim=claim)
         if with_time:
-            self._pipeline.send(read_with_fence(self._clock))
+            self._pipeline.send(fence_and_requests_sql(self._clock))
         asked_at = self.elapsed()
         results = self._pipeline.receive()
         rows = self._receive_scanned(collection, results[0], claim=claim)
@@ -331,7 +327,7 @@ class GroupTransaction:
         pipeline.require_connected()
         storing.send_changes(pipeline, self.overlay, self._placeholders, version)
         self._send_lock_requests()
-        pipeline.send(fence.require(self._clock), (self._wal_timeline.encode(),))
+        pipeline.send(fence.require_valid_sql(self._clock), (self._wal_timeline.encode(),))
         pipeline.send_commit()
         pipeline.receive()
         self._lock_requests.committed()

@@ -34,7 +34,7 @@ def sql(collections: Collections, clock: str) -> str:
     parts = [
         "SELECT -1::int AS collection, f.clock AS ordinal, f.renewals AS version, f.time AS value,"  # noqa: S608
         " f.at AS at, f.wal_timeline AS wal_timeline"
-        f" FROM ({fence.read(clock)}) AS f (clock, at, renewals, wal_timeline, time)"
+        f" FROM ({fence.select_sql(clock)}) AS f (clock, at, renewals, wal_timeline, time)"
     ]
     parts += [
         f"SELECT {place}, k.ordinal, coalesce(t.version, {ABSENT_VERSION}), t.value, NULL, NULL"  # noqa: S608
@@ -94,7 +94,7 @@ def fence_reading(result: pq.abc.PGresult, known: fence.Fence | None) -> fence.R
     if known is not None and (known.renewals, known.at) == (renewals, at):
         return fence.Reading(clock, known)
     wal_timeline = (value(_FENCE_ROW, 5) or b"").decode()
-    return fence.reading(clock, at, renewals, wal_timeline, value(_FENCE_ROW, 3) or b"")
+    return fence.decode_reading(clock, at, renewals, wal_timeline, value(_FENCE_ROW, 3) or b"")
 
 
 def changed_rows(
