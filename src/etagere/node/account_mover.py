@@ -25,7 +25,7 @@ from etagere.data_directory import CannotUse
 from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES
 from etagere.engine.interface import Fault, FaultReason, ReadTxn
 from etagere.engine.postgres.adding import RecordsToAdd
-from etagere.engine.postgres.copying import SnapshotReading, snapshot_reading
+from etagere.engine.postgres.copying import SnapshotReader, open_snapshot
 from etagere.engine.postgres.running_transactions import wait_for_running_transactions
 from etagere.engine.records import ENCODE, Collection
 from etagere.jobs.moves import task_of
@@ -173,8 +173,8 @@ class AccountMover:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     @contextlib.contextmanager
-    def _snapshot(self) -> Iterator[SnapshotReading]:
-        with snapshot_reading(self._source.ledger.database) as snapshot:
+    def _snapshot(self) -> Iterator[SnapshotReader]:
+        with open_snapshot(self._source.ledger.database) as snapshot:
             snapshot.require_primary()
             yield snapshot
 
@@ -244,7 +244,7 @@ class AccountMover:
         deadline = time.monotonic() + _EARLIER_DATA_SECONDS_MAX
         while True:
             move = (await self._locate(self._target)).move
-            with snapshot_reading(self._target.ledger.database) as target:
+            with open_snapshot(self._target.ledger.database) as target:
                 left = find_deleted(target, resources)
             if not left and (move is None or move.is_purged):
                 return

@@ -157,7 +157,7 @@ def test_it_waits_for_no_transaction_that_began_later_nor_for_readers(database: 
     with (
         connect_writer(database) as connection,
         connection.transaction(),
-        copying.snapshot_reading(database) as snapshot,
+        copying.open_snapshot(database) as snapshot,
     ):
         # It will see what is stored now.
         connection.execute("SELECT 1")

@@ -17,7 +17,7 @@ import pytest
 from etagere.clock import SystemClock
 from etagere.config import Config
 from etagere.engine.interface import Fault, FaultReason, ReadTxn
-from etagere.engine.postgres import fence_renewal, snapshot_pool, snapshots, validator
+from etagere.engine.postgres import fence_renewal, snapshot_connection, snapshot_pool, validator
 from etagere.engine.postgres.connecting import Database
 from etagere.engine.postgres.engine import PostgresEngine
 from tests.clusters.postgresql import PostgresServer, postgresql
@@ -205,7 +205,7 @@ def _shorten_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validator, "ANSWER_SECONDS_MAX", 0.4)
     monkeypatch.setattr(validator, "RENEW_SECONDS_MAX", 0.2)
     monkeypatch.setattr(snapshot_pool, "READ_SECONDS_MAX", 1.0)
-    monkeypatch.setattr(snapshots, "ANSWER_SECONDS_MAX", 0.4)
+    monkeypatch.setattr(snapshot_connection, "ANSWER_SECONDS_MAX", 0.4)
     monkeypatch.setattr(fence_renewal, "ANSWER_SECONDS_MAX", 0.4)
 
 

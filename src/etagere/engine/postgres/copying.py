@@ -33,7 +33,7 @@ _SPANS_PER_QUERY: Final = 1_000
 _LAST_STAMP: Final = "SELECT coalesce(max(reserved_until), 0) FROM writers"
 
 
-class SnapshotReading:
+class SnapshotReader:
     """The ledger in one snapshot, whose records are read collection by collection."""
 
     def __init__(self, connection: psycopg.Connection[Any], database: Database) -> None:
@@ -149,7 +149,7 @@ class SnapshotReading:
 
 
 @contextlib.contextmanager
-def snapshot_reading(database: Database) -> Iterator[SnapshotReading]:
+def open_snapshot(database: Database) -> Iterator[SnapshotReader]:
     """Opens a snapshot. Raises `NoLedger` or `Fault`."""
     source = connect_writer(database)
     try:
@@ -159,7 +159,7 @@ def snapshot_reading(database: Database) -> Iterator[SnapshotReading]:
             source.execute(_AS_READER)
             if not has_tables(source):
                 raise NoLedger
-            yield SnapshotReading(source, database)
+            yield SnapshotReader(source, database)
     except psycopg.Error as error:
         raise Fault(FaultReason.UNAVAILABLE, describe(error)) from None
 
@@ -170,7 +170,7 @@ def copy_ledger(database: Database, directory: Path, config: Config, clock: Cloc
     ledger.create(directory, config, clock)
     target = ledger.open_for_writing(directory, config)
     try:
-        with snapshot_reading(database) as source:
+        with open_snapshot(database) as source:
             for collection in COLLECTIONS.values():
                 with target:
                     target.executemany(ledger.statements(collection).put, source.rows(collection))

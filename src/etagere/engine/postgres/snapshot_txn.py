@@ -22,7 +22,7 @@ from etagere.engine.postgres.record_cache import (
     Remembered,
     remembered,
 )
-from etagere.engine.postgres.snapshots import Query, Result, Snapshot
+from etagere.engine.postgres.snapshot_connection import Query, Result, SnapshotConnection
 from etagere.engine.records import Collection, K, Layout, R, Span
 
 _SLICE_ROWS: Final = {Layout.SMALL: 128, Layout.LARGE: 8}
@@ -63,12 +63,15 @@ NOTHING_EXPECTED: Final = Expected({})
 class SnapshotTxn(RecordLookups):
     """A read transaction in one snapshot."""
 
-    __slots__ = ("_began", "_expected", "_found", "_scanned", "_seconds_max", "_snapshot")
+    __slots__ = ("_began", "_connection", "_expected", "_found", "_scanned", "_seconds_max")
 
     def __init__(
-        self, snapshot: Snapshot, seconds_max: float, expected: Expected = NOTHING_EXPECTED
+        self,
+        connection: SnapshotConnection,
+        seconds_max: float,
+        expected: Expected = NOTHING_EXPECTED,
     ) -> None:
-        self._snapshot = snapshot
+        self._connection = connection
         self._began = time.monotonic()
         self._seconds_max = seconds_max
         self._expected = expected
@@ -78,11 +81,11 @@ class SnapshotTxn(RecordLookups):
 
     @property
     def now(self) -> int:
-        return self._snapshot.instant.now
+        return self._connection.instant.now
 
     @property
     def steady_now(self) -> int:
-        return self._snapshot.instant.steady_now
+        return self._connection.instant.steady_now
 
     @property
     def is_overdue(self) -> bool:
@@ -113,7 +116,7 @@ class SnapshotTxn(RecordLookups):
 
     def count(self, collection: Collection[K, R], span: Span, limit: int) -> Counted:
         sql = schema.statements(collection).count_rows
-        (result,) = self._snapshot.query([Query(sql, (*_bounds(span), bigint(limit)))])
+        (result,) = self._connection.query([Query(sql, (*_bounds(span), bigint(limit)))])
         value = result.get_value
         found = to_int(value(0, 0))
         if found < limit or not found:
@@ -133,7 +136,7 @@ class SnapshotTxn(RecordLookups):
         queries = [lookup.query for lookup in lookups]
         if scan is not None:
             queries.append(scan.query)
-        results = self._snapshot.query(queries)
+        results = self._connection.query(queries)
         if scan is not None:
             self._scanned[scan] = results.pop()
         for lookup, result in zip(lookups, results, strict=True):
@@ -147,13 +150,13 @@ class SnapshotTxn(RecordLookups):
         others = [(at, UNKNOWN) for at in ats if at not in found]
         if others:
             lookup = _Lookup(collection, others)
-            found = {**found, **lookup.found(self._snapshot.query([lookup.query])[0])}
+            found = {**found, **lookup.found(self._connection.query([lookup.query])[0])}
         return [found[at] for at in ats]
 
     def _rows(self, scan: Scan) -> list[Row]:
         if self._expected is not NOTHING_EXPECTED:
             self._fetch_expected()
-        result = self._scanned.pop(scan, None) or self._snapshot.query([scan.query])[0]
+        result = self._scanned.pop(scan, None) or self._connection.query([scan.query])[0]
         value = result.get_value
         return [
             ((value(row, 0) or b"") + (value(row, 1) or b""), value(row, 3) or b"")

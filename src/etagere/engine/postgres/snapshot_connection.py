@@ -1,4 +1,4 @@
-"""Snapshots of the ledger: read-only transactions of PostgreSQL.
+"""Connections for snapshots of the ledger: read-only transactions of PostgreSQL.
 
 A transaction begins together with its first queries, and its COMMIT is sent without waiting for the
 answer, so an operation with one scan costs one round trip.
@@ -32,7 +32,7 @@ class Query(NamedTuple):
     parameters: tuple[bytes, ...]
 
 
-class Snapshot:
+class SnapshotConnection:
     """A connection on which one thread at a time runs read transactions."""
 
     def __init__(self, database: Database) -> None:
