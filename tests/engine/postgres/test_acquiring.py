@@ -10,8 +10,8 @@ import pytest
 from etagere.engine.postgres import schema
 from etagere.engine.postgres.acquiring import Acquisition, Hold, Needs, StatementKind
 from etagere.engine.postgres.pipeline import Pipeline
-from etagere.engine.postgres.record_cache import ABSENT, At, Remembered
-from etagere.engine.records import Collection
+from etagere.engine.postgres.record_cache import ABSENT, Remembered
+from etagere.engine.records import Collection, RecordKey
 from tests.engine.samples import ITEMS, NAMED, Item
 
 _READ, _SHARED, _EXCLUSIVE = Hold.READ, Hold.SHARED, Hold.EXCLUSIVE
@@ -27,8 +27,8 @@ class SentStatements:
         self.sql.append(sql)
 
 
-def look_up(at: At) -> Remembered:
-    return ABSENT if b"absent" in at[1] else Remembered(1, Item(), 1)
+def look_up(record_key: RecordKey) -> Remembered:
+    return ABSENT if b"absent" in record_key[1] else Remembered(1, Item(), 1)
 
 
 @pytest.mark.parametrize("skip_locked", [False, True])

@@ -14,8 +14,8 @@ from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import EXCLUSIVE, WriteTxn, operation
 from etagere.engine.postgres import connecting, transaction
 from etagere.engine.postgres.acquiring import Needs
-from etagere.engine.postgres.record_cache import At
 from etagere.engine.postgres.transaction import GroupTransaction
+from etagere.engine.records import RecordKey
 from tests.engine import samples
 from tests.engine.postgres.writers import rows, writers
 from tests.engine.samples import ITEMS, NAMED, STAMPED, Item, Key, PutItem, PutNamed
@@ -110,7 +110,7 @@ def test_records_are_read_again_after_late_locks(
     """An operation of the same group has read the record before the lock was taken."""
     hold, path = GroupTransaction.hold, f"-c search_path={ledger_schema}"
 
-    def hold_and_interfere(transaction: GroupTransaction, needs: Needs) -> set[At]:
+    def hold_and_interfere(transaction: GroupTransaction, needs: Needs) -> set[RecordKey]:
         monkeypatch.undo()
         changed = hold(transaction, needs)
         with psycopg.connect(postgresql_dsn, options=path) as other:

@@ -18,8 +18,8 @@ from etagere.engine.postgres.optimistic import (
     Validation,
     run_optimistically,
 )
-from etagere.engine.postgres.record_cache import ABSENT, At, RecordCache, Remembered
-from etagere.engine.records import Span
+from etagere.engine.postgres.record_cache import ABSENT, RecordCache, Remembered
+from etagere.engine.records import RecordKey, Span
 from etagere.engine.timeline import Instant
 from etagere.errors import Refusal
 from tests.engine.samples import ITEMS, Item
@@ -52,13 +52,13 @@ class ModelDatabase:
 
     def validate(self, txn: RecordingTxn, cache: RecordCache) -> Validation:
         """Does what the statement does: returns new records only where the version differs."""
-        entries: dict[At, Remembered] = dict(txn.seen)
-        for at in (*txn.seen, *txn.unknown):
-            current = self.current(ITEMS.unpack(at[1])[0])
-            known = entries.get(at)
+        entries: dict[RecordKey, Remembered] = dict(txn.seen)
+        for record_key in (*txn.seen, *txn.unknown):
+            current = self.current(ITEMS.unpack(record_key[1])[0])
+            known = entries.get(record_key)
             if known is None or known.version != current.version:
-                entries[at] = current
-                cache.put(at, current)
+                entries[record_key] = current
+                cache.put(record_key, current)
         return Validation(entries, Instant(self.now, self.now + 1))
 
 

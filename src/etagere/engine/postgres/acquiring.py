@@ -12,9 +12,9 @@ from etagere.engine.interface import Guard
 from etagere.engine.postgres import schema
 from etagere.engine.postgres.binary import bigint_array, bytea_array
 from etagere.engine.postgres.pipeline import Pipeline
-from etagere.engine.postgres.record_cache import At, Remembered
+from etagere.engine.postgres.record_cache import Remembered
 from etagere.engine.postgres.schema import Statements, split
-from etagere.engine.records import Collection
+from etagere.engine.records import Collection, RecordKey
 
 
 class Hold(enum.IntEnum):
@@ -32,18 +32,18 @@ class Hold(enum.IntEnum):
 
 HOLD_OF: Final = {None: Hold.READ, Guard.SHARED: Hold.SHARED, Guard.EXCLUSIVE: Hold.EXCLUSIVE}
 
-Needs = dict[At, Hold]
+Needs = dict[RecordKey, Hold]
 
 
 def has_guard(needs: Needs) -> bool:
     return any(hold > Hold.READ for hold in needs.values())
 
 
-def merge_need(needs: Needs, at: At, guard: Guard | None) -> None:
+def merge_need(needs: Needs, record_key: RecordKey, guard: Guard | None) -> None:
     """Adds a need; the stronger of two counts."""
     hold = HOLD_OF[guard]
-    if needs.get(at, Hold.PREDICTED) < hold:
-        needs[at] = hold
+    if needs.get(record_key, Hold.PREDICTED) < hold:
+        needs[record_key] = hold
 
 
 class StatementKind(enum.Enum):
@@ -65,7 +65,7 @@ class Acquisition:
     """Sends the statements of one round trip."""
 
     def __init__(
-        self, pipeline: Pipeline, look_up: Callable[[At], Remembered], *, skip_locked: bool
+        self, pipeline: Pipeline, look_up: Callable[[RecordKey], Remembered], *, skip_locked: bool
     ) -> None:
         """`look_up` returns a record as it is remembered."""
         self._pipeline = pipeline

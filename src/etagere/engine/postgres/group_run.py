@@ -13,8 +13,8 @@ from etagere.engine.group_writer import Answer, Hook, origin
 from etagere.engine.postgres.acquiring import Needs, has_guard
 from etagere.engine.postgres.attempts import Attempt, TimeOutdated
 from etagere.engine.postgres.group_times import GroupTimes
-from etagere.engine.postgres.record_cache import At
 from etagere.engine.postgres.transaction import GroupTransaction
+from etagere.engine.records import RecordKey
 from etagere.engine.wire import Outcome
 
 logger = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class GroupRun:
             self._run_again(self._hold(needs), is_first=False)
         self._defer_incomplete()
 
-    def _hold(self, needs: Needs) -> set[At]:
+    def _hold(self, needs: Needs) -> set[RecordKey]:
         changed = self._transaction.hold(needs)
         assert self._transaction.reading is not None
         self._times.update(self._transaction.reading, self._transaction.elapsed())
@@ -112,9 +112,9 @@ class GroupRun:
         needs: Needs = {}
         with_writes = self._transaction.skip_locked
         for attempt in self._attempts:
-            for at, hold in attempt.needs(with_writes=with_writes).items():
-                if at not in needs or needs[at] < hold:
-                    needs[at] = hold
+            for record_key, hold in attempt.needs(with_writes=with_writes).items():
+                if record_key not in needs or needs[record_key] < hold:
+                    needs[record_key] = hold
         return needs
 
     def _unguarded(self) -> Needs:
@@ -123,7 +123,7 @@ class GroupRun:
             needs.update(attempt.unguarded())
         return needs
 
-    def _run_again(self, changed: set[At], *, is_first: bool) -> None:
+    def _run_again(self, changed: set[RecordKey], *, is_first: bool) -> None:
         """Runs the operations again that looked at what has changed, or at what such operations
         wrote."""
         transaction = self._transaction
@@ -151,7 +151,7 @@ class GroupRun:
         """Marks the operations that still lack records for a direct run."""
         transaction = self._transaction
         transaction.overlay.clear()
-        changed: set[At] = set()
+        changed: set[RecordKey] = set()
         with_writes = transaction.skip_locked
         for attempt in self._attempts:
             if not attempt.is_done:

@@ -15,13 +15,12 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 from etagere.engine.interface import FILTERED_SCAN_BYTES_MAX, C, ReadTxn, T
 from etagere.engine.postgres.record_cache import (
     UNKNOWN,
-    At,
     RecordCache,
     RecordLookups,
     Remembered,
 )
 from etagere.engine.postgres.snapshot_txn import NOTHING_EXPECTED, Expected, Scan, first_slice
-from etagere.engine.records import Collection, K, R, Span
+from etagere.engine.records import Collection, K, R, RecordKey, Span
 from etagere.engine.timeline import Instant
 
 GETS_MAX: Final = 1_024
@@ -51,7 +50,7 @@ class NeedsSnapshot(BaseException):
 class Validation(NamedTuple):
     """Records of one snapshot, and its time."""
 
-    entries: Mapping[At, Remembered]
+    entries: Mapping[RecordKey, Remembered]
     instant: Instant
 
 
@@ -72,7 +71,7 @@ class RecordingTxn(RecordLookups):
     def __init__(
         self,
         cache: RecordCache,
-        validated: Mapping[At, Remembered],
+        validated: Mapping[RecordKey, Remembered],
         instant: Instant,
         key_bytes_max: int,
     ) -> None:
@@ -83,8 +82,8 @@ class RecordingTxn(RecordLookups):
         self._key_bytes_max = key_bytes_max
         self._gets_left = GETS_MAX
         self.asked_time = False
-        self.seen: dict[At, Remembered] = {}
-        self.unknown: list[At] = []
+        self.seen: dict[RecordKey, Remembered] = {}
+        self.unknown: list[RecordKey] = []
         """Records of which nothing is remembered."""
 
     @property
@@ -136,22 +135,22 @@ class RecordingTxn(RecordLookups):
             raise Incomplete
         return cast("list[Remembered]", found)
 
-    def _find(self, at: At) -> Remembered | None:
+    def _find(self, record_key: RecordKey) -> Remembered | None:
         if not self._gets_left:
             raise self.needs_snapshot()
         self._gets_left -= 1
-        entry = self.seen.get(at)
+        entry = self.seen.get(record_key)
         if entry is not None:
             return entry
-        entry = self._validated.get(at)
+        entry = self._validated.get(record_key)
         if entry is None:
-            entry = self._cache.get(at)
+            entry = self._cache.get(record_key)
             if entry is None:
-                if len(at[1]) > self._key_bytes_max:
+                if len(record_key[1]) > self._key_bytes_max:
                     raise self.needs_snapshot()
-                self.unknown.append(at)
+                self.unknown.append(record_key)
                 return None
-        self.seen[at] = entry
+        self.seen[record_key] = entry
         return entry
 
 
@@ -169,7 +168,7 @@ def run_optimistically(
 
     `last`: a time in the past, for the first attempt.
     """
-    validated: Mapping[At, Remembered] = {}
+    validated: Mapping[RecordKey, Remembered] = {}
     instant, is_current = last, False
     result: T
     for _ in range(ROUNDS_MAX):
@@ -195,8 +194,10 @@ def run_optimistically(
     raise NeedsSnapshot(Expected(validated))
 
 
-def _all_in(validated: Mapping[At, Remembered], seen: Mapping[At, Remembered]) -> bool:
-    for at, entry in seen.items():  # noqa: SIM110 (all() would cost a generator)
-        if validated.get(at) is not entry:
+def _all_in(
+    validated: Mapping[RecordKey, Remembered], seen: Mapping[RecordKey, Remembered]
+) -> bool:
+    for record_key, entry in seen.items():  # noqa: SIM110 (all() would cost a generator)
+        if validated.get(record_key) is not entry:
             return False
     return True

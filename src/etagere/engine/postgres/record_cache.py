@@ -12,11 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from etagere.config import KIB, MIB
 from etagere.engine.interface import FilteredRows
-from etagere.engine.records import Collection, K, R
+from etagere.engine.records import Collection, K, R, RecordKey
 from etagere.model.base import Record
-
-At = tuple[Collection[Any, Any], bytes]
-"""The place of a record: its collection and its encoded key."""
 
 
 class Remembered(NamedTuple):
@@ -93,25 +90,25 @@ class RecordCache:
     ) -> None:
         self._records_max = generation_records_max
         self._bytes_max = generation_bytes_max
-        self._recent: dict[At, Remembered] = {}
+        self._recent: dict[RecordKey, Remembered] = {}
         self._recent_bytes = 0
-        self._older: dict[At, Remembered] = {}
+        self._older: dict[RecordKey, Remembered] = {}
 
-    def get(self, at: At) -> Remembered | None:
-        entry = self._recent.get(at)
+    def get(self, record_key: RecordKey) -> Remembered | None:
+        entry = self._recent.get(record_key)
         if entry is None:
-            entry = self._older.get(at)
+            entry = self._older.get(record_key)
             if entry is not None:
-                self.put(at, entry)
+                self.put(record_key, entry)
         return entry
 
-    def put(self, at: At, entry: Remembered) -> None:
+    def put(self, record_key: RecordKey, entry: Remembered) -> None:
         recent = self._recent
         if entry.size > RECORD_BYTES_MAX:
-            self.forget(at)
+            self.forget(record_key)
             return
-        previous = recent.get(at)
-        overhead = _OVERHEAD_BYTES + len(at[1])
+        previous = recent.get(record_key)
+        overhead = _OVERHEAD_BYTES + len(record_key[1])
         if previous is not None:
             self._recent_bytes -= previous.size + overhead
         size = entry.size + overhead
@@ -120,13 +117,13 @@ class RecordCache:
             recent = self._recent = {}
             self._recent_bytes = 0
         self._recent_bytes += size
-        recent[at] = entry
+        recent[record_key] = entry
 
-    def forget(self, at: At) -> None:
-        previous = self._recent.pop(at, None)
+    def forget(self, record_key: RecordKey) -> None:
+        previous = self._recent.pop(record_key, None)
         if previous is not None:
-            self._recent_bytes -= previous.size + _OVERHEAD_BYTES + len(at[1])
-        self._older.pop(at, None)
+            self._recent_bytes -= previous.size + _OVERHEAD_BYTES + len(record_key[1])
+        self._older.pop(record_key, None)
 
     def clear(self) -> None:
         self._recent = {}

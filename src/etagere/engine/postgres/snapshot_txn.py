@@ -17,13 +17,12 @@ from etagere.engine.postgres.binary import bigint, bigint_array, bytea_array, to
 from etagere.engine.postgres.record_cache import (
     ABSENT,
     UNKNOWN,
-    At,
     RecordLookups,
     Remembered,
     remembered,
 )
 from etagere.engine.postgres.snapshot_connection import Query, Result, SnapshotConnection
-from etagere.engine.records import Collection, K, Layout, R, Span
+from etagere.engine.records import Collection, K, Layout, R, RecordKey, Span
 
 _SLICE_ROWS: Final = {Layout.SMALL: 128, Layout.LARGE: 8}
 """The rows that a scan with a limit in bytes fetches first, when it does not know their size."""
@@ -53,7 +52,7 @@ def first_slice(collection: Collection[Any, Any], span: Span, limit: int) -> Sca
 class Expected(NamedTuple):
     """What an operation is expected to look at."""
 
-    records: Mapping[At, Remembered]
+    records: Mapping[RecordKey, Remembered]
     scan: Scan | None = None
 
 
@@ -75,7 +74,7 @@ class SnapshotTxn(RecordLookups):
         self._began = time.monotonic()
         self._seconds_max = seconds_max
         self._expected = expected
-        self._found: dict[At, Remembered] = {}
+        self._found: dict[RecordKey, Remembered] = {}
         """Records of this snapshot."""
         self._scanned: dict[Scan, Result] = {}
 
@@ -129,9 +128,9 @@ class SnapshotTxn(RecordLookups):
     def _fetch_expected(self) -> None:
         records, scan = self._expected
         self._expected = NOTHING_EXPECTED
-        groups: dict[Collection[Any, Any], list[tuple[At, Remembered]]] = {}
-        for at, known in records.items():
-            groups.setdefault(at[0], []).append((at, known))
+        groups: dict[Collection[Any, Any], list[tuple[RecordKey, Remembered]]] = {}
+        for record_key, known in records.items():
+            groups.setdefault(record_key[0], []).append((record_key, known))
         lookups = [_Lookup(collection, group) for collection, group in groups.items()]
         queries = [lookup.query for lookup in lookups]
         if scan is not None:
@@ -145,13 +144,13 @@ class SnapshotTxn(RecordLookups):
     def _find_all(self, collection: Collection[Any, Any], keys: Sequence[Any]) -> list[Remembered]:
         if self._expected is not NOTHING_EXPECTED:
             self._fetch_expected()
-        ats: list[At] = [(collection, collection.pack(key)) for key in keys]
+        record_keys: list[RecordKey] = [(collection, collection.pack(key)) for key in keys]
         found = self._found
-        others = [(at, UNKNOWN) for at in ats if at not in found]
+        others = [(record_key, UNKNOWN) for record_key in record_keys if record_key not in found]
         if others:
             lookup = _Lookup(collection, others)
             found = {**found, **lookup.found(self._connection.query([lookup.query])[0])}
-        return [found[at] for at in ats]
+        return [found[record_key] for record_key in record_keys]
 
     def _rows(self, scan: Scan) -> list[Row]:
         if self._expected is not NOTHING_EXPECTED:
@@ -190,7 +189,7 @@ class _Lookup:
     __slots__ = ("_collection", "_known")
 
     def __init__(
-        self, collection: Collection[Any, Any], known: Sequence[tuple[At, Remembered]]
+        self, collection: Collection[Any, Any], known: Sequence[tuple[RecordKey, Remembered]]
     ) -> None:
         self._collection = collection
         self._known = known
@@ -207,15 +206,17 @@ class _Lookup:
             ),
         )
 
-    def found(self, result: Result) -> dict[At, Remembered]:
+    def found(self, result: Result) -> dict[RecordKey, Remembered]:
         """Returns the state of the records, present or absent."""
-        found = {at: ABSENT for at, _ in self._known}
+        found = {record_key: ABSENT for record_key, _ in self._known}
         value = result.get_value
         for row in range(result.ntuples):
-            at, known = self._known[to_int(value(row, 0)) - 1]
+            record_key, known = self._known[to_int(value(row, 0)) - 1]
             version, encoded = to_int(value(row, 1)), value(row, 2)
             is_known = encoded is None and version == known.version
-            found[at] = known if is_known else remembered(self._collection, version, encoded)
+            found[record_key] = (
+                known if is_known else remembered(self._collection, version, encoded)
+            )
         return found
 
 

@@ -27,10 +27,10 @@ from etagere.engine.postgres.connecting import QUERY_CANCELED
 from etagere.engine.postgres.fence import Reading, StaleFence
 from etagere.engine.postgres.lock_requests import LockRequests, fence_and_requests_sql
 from etagere.engine.postgres.pipeline import Pipeline, PipelineFailed
-from etagere.engine.postgres.record_cache import ABSENT, At, RecordCache, Remembered, remembered
+from etagere.engine.postgres.record_cache import ABSENT, RecordCache, Remembered, remembered
 from etagere.engine.postgres.schema import bound, split
 from etagere.engine.postgres.storing import Overlay, Row
-from etagere.engine.records import Collection, Layout, Span
+from etagere.engine.records import Collection, Layout, RecordKey, Span
 
 SKIP_TIMEOUT_MILLISECONDS: Final = 20
 LOCKING_MILLISECONDS_MAX: Final = 250
@@ -51,7 +51,7 @@ class GroupTransaction:
         wal_timeline: str,
         elapsed: Callable[[], int],
         lock_requests: LockRequests,
-        requested: frozenset[At],
+        requested: frozenset[RecordKey],
         *,
         skip_locked: bool,
     ) -> None:
@@ -66,15 +66,15 @@ class GroupTransaction:
         self._lock_requests = lock_requests
         self._requested = requested
         self.skip_locked = skip_locked
-        self.records: dict[At, Remembered] = {}
+        self.records: dict[RecordKey, Remembered] = {}
         """Records as they are remembered or were read, without the writes of the group."""
-        self._holds: dict[At, Hold] = {}
-        self._refreshed: set[At] = set()
+        self._holds: dict[RecordKey, Hold] = {}
+        self._refreshed: set[RecordKey] = set()
         """Records that differed from what was remembered."""
-        self._placeholders: set[At] = set()
-        self.unavailable: set[At] = set()
+        self._placeholders: set[RecordKey] = set()
+        self.unavailable: set[RecordKey] = set()
         """Records that others have locked, or on which they request an exclusive lock."""
-        self._unavailable_exclusively: set[At] = set()
+        self._unavailable_exclusively: set[RecordKey] = set()
         """Those of the unavailable records that this group wanted to lock exclusively."""
         self.overlay: Overlay = {}
         """The writes of the operations that have succeeded so far; None is a delete."""
@@ -86,18 +86,18 @@ class GroupTransaction:
 
     # Reading
 
-    def look_up(self, at: At) -> Remembered:
+    def look_up(self, record_key: RecordKey) -> Remembered:
         """Returns a record as it is remembered or was read, without the writes of the group."""
-        found = self.records.get(at)
+        found = self.records.get(record_key)
         if found is None:
             # Most of the records that are not remembered are about to be created.
-            found = self.records[at] = self._cache.get(at) or ABSENT
+            found = self.records[record_key] = self._cache.get(record_key) or ABSENT
         return found
 
-    def lacks(self, at: At, hold: Hold) -> bool:
-        return self._holds.get(at, Hold.PREDICTED) < hold
+    def lacks(self, record_key: RecordKey, hold: Hold) -> bool:
+        return self._holds.get(record_key, Hold.PREDICTED) < hold
 
-    def hold(self, needs: Needs) -> set[At]:
+    def hold(self, needs: Needs) -> set[RecordKey]:
         """Locks and reads records in one round trip; returns those that differ from what was
         remembered. Those that could not be locked are in `unavailable`, or still lacking."""
         pipeline = self._pipeline
@@ -126,8 +126,8 @@ class GroupTransaction:
 
     def _waits_for_exclusive_lock(self, needs: Needs) -> bool:
         return any(
-            hold is Hold.EXCLUSIVE and self.look_up(at).record is not None
-            for at, hold in needs.items()
+            hold is Hold.EXCLUSIVE and self.look_up(record_key).record is not None
+            for record_key, hold in needs.items()
         )
 
     def _receive_locks(self) -> list[pq.abc.PGresult]:
@@ -141,12 +141,16 @@ class GroupTransaction:
     def _without_requested(self, needs: Needs) -> Needs:
         """Leaves out the share locks on records on which other nodes request an exclusive lock."""
         declined = {
-            at for at, hold in needs.items() if hold is Hold.SHARED and at in self._requested
+            record_key
+            for record_key, hold in needs.items()
+            if hold is Hold.SHARED and record_key in self._requested
         }
         if not declined:
             return needs
         self.unavailable |= declined
-        return {at: hold for at, hold in needs.items() if at not in declined}
+        return {
+            record_key: hold for record_key, hold in needs.items() if record_key not in declined
+        }
 
     def _receive_fence(self, result: pq.abc.PGresult, asked_at: int) -> None:
         self.asked_at = asked_at
@@ -157,23 +161,29 @@ class GroupTransaction:
 
     def _receive_records(
         self, sent: list[SentStatement], results: list[pq.abc.PGresult]
-    ) -> set[At]:
+    ) -> set[RecordKey]:
         """Processes the results of the statements; returns the records that differ from what was
         remembered."""
-        changed: set[At] = set()
-        existing: set[At] = set()
-        found: set[At] = set()
+        changed: set[RecordKey] = set()
+        existing: set[RecordKey] = set()
+        found: set[RecordKey] = set()
         for (kind, collection, keys, hold), result in zip(sent, results, strict=True):
             if kind is StatementKind.INSERT_PLACEHOLDERS:
                 self._receive_placeholders(collection, keys, result)
                 continue
-            ats = [(collection, keys[_ordinal(result, row)]) for row in range(result.ntuples)]
+            record_keys = [
+                (collection, keys[_ordinal(result, row)]) for row in range(result.ntuples)
+            ]
             if kind is StatementKind.CHECK_EXISTENCE:
-                existing.update(ats)
+                existing.update(record_keys)
                 continue
-            found.update(ats)
+            found.update(record_keys)
             changed.update(
-                [at for row, at in enumerate(ats) if self._receive_row(at, result, row, hold)]
+                [
+                    record_key
+                    for row, record_key in enumerate(record_keys)
+                    if self._receive_row(record_key, result, row, hold)
+                ]
             )
         for statement in sent:
             if statement.kind is StatementKind.READ:
@@ -190,43 +200,49 @@ class GroupTransaction:
         for key in keys:
             column = split(key)
             if (column.key, column.digest) in placed:
-                at = collection, key
-                self._holds[at] = Hold.EXCLUSIVE
-                self._placeholders.add(at)
+                record_key = collection, key
+                self._holds[record_key] = Hold.EXCLUSIVE
+                self._placeholders.add(record_key)
 
-    def _receive_row(self, at: At, result: pq.abc.PGresult, row: int, hold: Hold) -> bool:
+    def _receive_row(
+        self, record_key: RecordKey, result: pq.abc.PGresult, row: int, hold: Hold
+    ) -> bool:
         """Processes a record that exists; returns whether it differs from what was remembered."""
-        self._holds[at] = max(hold, self._holds.get(at, Hold.PREDICTED))
+        self._holds[record_key] = max(hold, self._holds.get(record_key, Hold.PREDICTED))
         version = to_int(result.get_value(row, 1))
-        if version == self.look_up(at).version:
+        if version == self.look_up(record_key).version:
             return False
         value = result.get_value(row, 2)
         assert value is not None
-        self.records[at] = remembered(at[0], version, value)
-        self._refreshed.add(at)
+        self.records[record_key] = remembered(record_key[0], version, value)
+        self._refreshed.add(record_key)
         return True
 
     def _note_missing(
-        self, ats: Iterable[At], hold: Hold, found: set[At], existing: set[At]
-    ) -> set[At]:
+        self,
+        record_keys: Iterable[RecordKey],
+        hold: Hold,
+        found: set[RecordKey],
+        existing: set[RecordKey],
+    ) -> set[RecordKey]:
         """Processes the records that were not returned; returns those that were remembered as
         present."""
-        changed: set[At] = set()
-        for at in ats:
-            if at in found or at in self._placeholders:
+        changed: set[RecordKey] = set()
+        for record_key in record_keys:
+            if record_key in found or record_key in self._placeholders:
                 continue
-            if at in existing:
-                self.unavailable.add(at)
+            if record_key in existing:
+                self.unavailable.add(record_key)
                 if hold is Hold.EXCLUSIVE:
-                    self._unavailable_exclusively.add(at)
+                    self._unavailable_exclusively.add(record_key)
                 continue
             if hold is Hold.READ:
-                self._holds[at] = max(hold, self._holds.get(at, Hold.PREDICTED))
+                self._holds[record_key] = max(hold, self._holds.get(record_key, Hold.PREDICTED))
             # Otherwise it has just been deleted, and needs a placeholder.
-            if self.look_up(at).record is not None:
-                self.records[at] = ABSENT
-                self._refreshed.add(at)
-                changed.add(at)
+            if self.look_up(record_key).record is not None:
+                self.records[record_key] = ABSENT
+                self._refreshed.add(record_key)
+                changed.add(record_key)
         return changed
 
     # Scanning
@@ -236,7 +252,7 @@ class GroupTransaction:
         collection: Collection[Any, Any],
         span: Span,
         limit: int,
-        own: dict[At, Row | None],
+        own: dict[RecordKey, Row | None],
         *,
         reverse: bool,
         claim: bool,
@@ -288,7 +304,9 @@ class GroupTransaction:
     ) -> dict[bytes, Remembered]:
         if claim:
             # What the claimed records protect is read again.
-            self._holds = {at: hold for at, hold in self._holds.items() if hold > Hold.READ}
+            self._holds = {
+                record_key: hold for record_key, hold in self._holds.items() if hold > Hold.READ
+            }
         rows: dict[bytes, Remembered] = {}
         for row in range(result.ntuples):
             head, rest, version, value = [result.get_value(row, column) for column in range(4)]
@@ -298,14 +316,14 @@ class GroupTransaction:
             key = head + rest if rest else head
             rows[key] = found = remembered(collection, to_int(version), value)
             if claim:
-                at = collection, key
-                self._holds[at] = Hold.EXCLUSIVE
-                self.records[at] = found
+                record_key = collection, key
+                self._holds[record_key] = Hold.EXCLUSIVE
+                self.records[record_key] = found
         return rows
 
     # Writing
 
-    def apply(self, writes: dict[At, Row | None]) -> None:
+    def apply(self, writes: dict[RecordKey, Row | None]) -> None:
         """Adds the writes of an operation that has succeeded."""
         for (collection, key), row in writes.items():
             changed = self.overlay.get(collection)
@@ -317,8 +335,8 @@ class GroupTransaction:
     def latest_version(self) -> int:
         """The latest version among the records that the group guarded. That of its changes must be
         greater: a record may keep its stamp, which later stamps have to exceed."""
-        guarded = [at for at, hold in self._holds.items() if hold > Hold.READ]
-        return max([self.look_up(at).version for at in guarded], default=0)
+        guarded = [record_key for record_key, hold in self._holds.items() if hold > Hold.READ]
+        return max([self.look_up(record_key).version for record_key in guarded], default=0)
 
     def commit(self, version: int) -> None:
         """Stores everything under one version and commits, in one round trip, unless the fence is
@@ -338,18 +356,18 @@ class GroupTransaction:
         self._lock_requests.send_changes(
             self._pipeline,
             self._unavailable_exclusively,
-            (at for at, hold in self._holds.items() if hold is Hold.EXCLUSIVE),
+            (record_key for record_key, hold in self._holds.items() if hold is Hold.EXCLUSIVE),
             self.reading.clock,
         )
 
     def _remember(self, version: int) -> None:
         cache = self._cache
-        for at in self._refreshed:
-            found = self.records[at]
+        for record_key in self._refreshed:
+            found = self.records[record_key]
             if found.record is None:
-                cache.forget(at)
+                cache.forget(record_key)
             else:
-                cache.put(at, found)
+                cache.put(record_key, found)
         for collection, changed in self.overlay.items():
             # Bodies are hardly ever looked at by a write.
             is_useful = collection.layout is not Layout.LARGE

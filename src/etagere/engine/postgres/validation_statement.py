@@ -19,8 +19,8 @@ from psycopg import pq
 
 from etagere.engine.postgres import fence
 from etagere.engine.postgres.binary import bigint_array, bytea_array, to_int
-from etagere.engine.postgres.record_cache import ABSENT_VERSION, At, Remembered
-from etagere.engine.records import Collection
+from etagere.engine.postgres.record_cache import ABSENT_VERSION, Remembered
+from etagere.engine.records import Collection, RecordKey
 
 Collections = tuple[Collection[Any, Any], ...]
 
@@ -52,13 +52,13 @@ class KeyGroups:
 
     __slots__ = ("_groups",)
 
-    def __init__(self, entries: Mapping[At, Remembered]) -> None:
-        groups: dict[Collection[Any, Any], list[tuple[At, int]]] = {}
-        for at, entry in entries.items():
-            group = groups.get(at[0])
+    def __init__(self, entries: Mapping[RecordKey, Remembered]) -> None:
+        groups: dict[Collection[Any, Any], list[tuple[RecordKey, int]]] = {}
+        for record_key, entry in entries.items():
+            group = groups.get(record_key[0])
             if group is None:
-                group = groups[at[0]] = []
-            group.append((at, entry.version))
+                group = groups[record_key[0]] = []
+            group.append((record_key, entry.version))
         self._groups = groups
 
     @property
@@ -70,18 +70,18 @@ class KeyGroups:
         parameters: list[bytes] = []
         for collection in collections:
             group = self._groups.get(collection, ())
-            parameters.append(bytea_array([at[1] for at, _ in group]))
+            parameters.append(bytea_array([record_key[1] for record_key, _ in group]))
             parameters.append(bigint_array([version for _, version in group]))
         return parameters
 
-    def at(self, collection: Collection[Any, Any], ordinal: int) -> At:
+    def record_key(self, collection: Collection[Any, Any], ordinal: int) -> RecordKey:
         return self._groups[collection][ordinal - 1][0]
 
 
 class ChangedRow(NamedTuple):
     """A record that is not as remembered."""
 
-    at: At
+    record_key: RecordKey
     version: int
     value: bytes | None
 
@@ -104,5 +104,5 @@ def changed_rows(
     value = result.get_value
     for row in range(_FIRST_RECORD, result.ntuples):
         collection = collections[to_int(value(row, 0))]
-        at = groups.at(collection, to_int(value(row, 1)))
-        yield ChangedRow(at, to_int(value(row, 2)), value(row, 3))
+        record_key = groups.record_key(collection, to_int(value(row, 1)))
+        yield ChangedRow(record_key, to_int(value(row, 2)), value(row, 3))

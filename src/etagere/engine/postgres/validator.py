@@ -101,8 +101,8 @@ class Validator:
         batch.waiters.append(waiter)
         entries = batch.entries
         entries.update(txn.seen)
-        for at in txn.unknown:
-            entries.setdefault(at, UNKNOWN)
+        for record_key in txn.unknown:
+            entries.setdefault(record_key, UNKNOWN)
         if len(entries) >= BATCH_RECORDS_MAX:
             self._gathering = None
         return waiter
