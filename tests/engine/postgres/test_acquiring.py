@@ -10,7 +10,7 @@ import pytest
 from etagere.engine.postgres import schema
 from etagere.engine.postgres.acquiring import Acquisition, Hold, Needs, StatementKind
 from etagere.engine.postgres.pipeline import Pipeline
-from etagere.engine.postgres.record_cache import ABSENT, Remembered
+from etagere.engine.postgres.record_cache import ABSENT, CachedRecord
 from etagere.engine.records import Collection, RecordKey
 from tests.engine.samples import ITEMS, NAMED, Item
 
@@ -27,8 +27,8 @@ class SentStatements:
         self.sql.append(sql)
 
 
-def look_up(record_key: RecordKey) -> Remembered:
-    return ABSENT if b"absent" in record_key[1] else Remembered(1, Item(), 1)
+def look_up(record_key: RecordKey) -> CachedRecord:
+    return ABSENT if b"absent" in record_key[1] else CachedRecord(1, Item(), 1)
 
 
 @pytest.mark.parametrize("skip_locked", [False, True])

@@ -67,7 +67,7 @@ def test_only_writes_to_a_frozen_account_are_refused(
     writers: tuple[TestWriter, TestWriter],
 ) -> None:
     one, other = writers
-    # The other writer remembers that the account is not moving.
+    # The other writer has cached that the account is not moving.
     assert outcomes(other, add("first", FROZEN)) == [Outcome.RESULT]
     freeze(one)
     for number, writer in enumerate(writers):

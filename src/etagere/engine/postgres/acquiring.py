@@ -12,7 +12,7 @@ from etagere.engine.interface import Guard
 from etagere.engine.postgres import schema
 from etagere.engine.postgres.binary import bigint_array, bytea_array
 from etagere.engine.postgres.pipeline import Pipeline
-from etagere.engine.postgres.record_cache import Remembered
+from etagere.engine.postgres.record_cache import CachedRecord
 from etagere.engine.postgres.schema import Statements, split
 from etagere.engine.records import Collection, RecordKey
 
@@ -21,7 +21,7 @@ class Hold(enum.IntEnum):
     """How a group has read or locked a record; each level includes those below it."""
 
     PREDICTED = 0
-    """Not read in the transaction: the record as it is remembered."""
+    """Not read in the transaction: the record as it is cached."""
     READ = 1
     """Read at some time during the transaction."""
     SHARED = 2
@@ -65,9 +65,9 @@ class Acquisition:
     """Sends the statements of one round trip."""
 
     def __init__(
-        self, pipeline: Pipeline, look_up: Callable[[RecordKey], Remembered], *, skip_locked: bool
+        self, pipeline: Pipeline, look_up: Callable[[RecordKey], CachedRecord], *, skip_locked: bool
     ) -> None:
-        """`look_up` returns a record as it is remembered."""
+        """`look_up` returns a record as it is cached."""
         self._pipeline = pipeline
         self._look_up = look_up
         self._skip_locked = skip_locked

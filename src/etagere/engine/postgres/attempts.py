@@ -59,7 +59,7 @@ class TimeOutdated(BaseException):
 class Attempt:
     """A run of one operation: a `WriteTxn` that notes what the operation looked at.
 
-    A prediction (`is_direct` False) sees records as they are remembered. A direct run locks and
+    A prediction (`is_direct` False) sees records as they are cached. A direct run locks and
     reads in the transaction whatever the group does not hold yet. Before it does so, it looks
     ahead: a prediction with the results of the scans so far tells what else the operation will look
     at, so that the records of a long scan are locked in one round trip.

@@ -1,6 +1,6 @@
 """The PostgreSQL engine of a front end.
 
-Short reads are optimistic: they run on remembered records, and one statement validates those of all
+Short reads are optimistic: they run on cached records, and one statement validates those of all
 concurrent reads. Other reads run in transactions, in threads. Writes are sent to the node's writer
 process, which answers when they are durable.
 """

@@ -63,7 +63,7 @@ class GroupRun:
         return [attempt.answer for attempt in self._attempts], hooks
 
     def _predict(self, requests: Sequence[wire.Request]) -> None:
-        """Runs the operations on what is remembered. A group that takes long is cut."""
+        """Runs the operations on cached records. A group that takes long is cut."""
         deadline = time.monotonic() + self._config.group_seconds_max
         direct = 0
         for request in requests:

@@ -1,7 +1,7 @@
-"""Records that a process remembers, with their versions.
+"""The cache of records that a process has, with their versions.
 
-Another process may have changed a record in the meantime, so whoever uses what is remembered has
-the database compare the versions.
+Another process may have changed a record in the meantime, so whoever uses a cached record has the
+database compare the versions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from etagere.engine.records import Collection, K, R, RecordKey
 from etagere.model.base import Record
 
 
-class Remembered(NamedTuple):
+class CachedRecord(NamedTuple):
     """The state of a record, present or absent, at some time in the past."""
 
     version: int
@@ -30,21 +30,23 @@ class Remembered(NamedTuple):
 ABSENT_VERSION: Final = 0
 UNKNOWN_VERSION: Final = -1
 """Differs from the version of every record and from that of an absent one."""
-ABSENT: Final = Remembered(ABSENT_VERSION, None, 0)
-UNKNOWN: Final = Remembered(UNKNOWN_VERSION, None, 0)
+ABSENT: Final = CachedRecord(ABSENT_VERSION, None, 0)
+UNKNOWN: Final = CachedRecord(UNKNOWN_VERSION, None, 0)
 
 RECORD_BYTES_MAX: Final = 64 * KIB
-"""Longer records are not remembered."""
+"""Longer records are not cached."""
 _GENERATION_RECORDS_MAX: Final = 8_192
 _GENERATION_BYTES_MAX: Final = 8 * MIB
 _OVERHEAD_BYTES: Final = 512
-"""The memory that a remembered record needs besides its encoding and its key."""
+"""The memory that a cached record needs besides its encoding and its key."""
 
 
-def remembered(collection: Collection[Any, Any], version: int, value: bytes | None) -> Remembered:
-    """Returns a row of the database as what is remembered of it."""
+def decode_cached(
+    collection: Collection[Any, Any], version: int, value: bytes | None
+) -> CachedRecord:
+    """Returns the cached record for a row of the database."""
     record: Record | None = None if value is None else collection.decode(value)
-    return Remembered(version, record, 0 if value is None else len(value))
+    return CachedRecord(version, record, 0 if value is None else len(value))
 
 
 class RecordLookups(ABC):
@@ -53,7 +55,7 @@ class RecordLookups(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def _find_all(self, collection: Collection[K, Any], keys: Sequence[K]) -> list[Remembered]:
+    def _find_all(self, collection: Collection[K, Any], keys: Sequence[K]) -> list[CachedRecord]:
         """Returns the state of the records with these keys."""
 
     def get_all(self, collection: Collection[K, R], keys: Sequence[K]) -> list[R | None]:
@@ -90,11 +92,11 @@ class RecordCache:
     ) -> None:
         self._records_max = generation_records_max
         self._bytes_max = generation_bytes_max
-        self._recent: dict[RecordKey, Remembered] = {}
+        self._recent: dict[RecordKey, CachedRecord] = {}
         self._recent_bytes = 0
-        self._older: dict[RecordKey, Remembered] = {}
+        self._older: dict[RecordKey, CachedRecord] = {}
 
-    def get(self, record_key: RecordKey) -> Remembered | None:
+    def get(self, record_key: RecordKey) -> CachedRecord | None:
         entry = self._recent.get(record_key)
         if entry is None:
             entry = self._older.get(record_key)
@@ -102,7 +104,7 @@ class RecordCache:
                 self.put(record_key, entry)
         return entry
 
-    def put(self, record_key: RecordKey, entry: Remembered) -> None:
+    def put(self, record_key: RecordKey, entry: CachedRecord) -> None:
         recent = self._recent
         if entry.size > RECORD_BYTES_MAX:
             self.forget(record_key)

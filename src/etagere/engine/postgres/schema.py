@@ -75,9 +75,9 @@ def bound(packed: bytes) -> tuple[bytes, bytes]:
 class Statements(NamedTuple):
     """The SQL of one collection.
 
-    `known` statements take keys, digests and the versions that the caller remembers (NULL: none),
-    and return (ordinal, version, value) of the records that exist: the ordinal counts keys from 1,
-    and the value is NULL where the version is the remembered one.
+    `known` statements take keys, digests and the versions that the caller has cached (NULL:
+    none), and return (ordinal, version, value) of the records that exist: the ordinal counts keys
+    from 1, and the value is NULL where the version is the cached one.
     """
 
     known: str

@@ -1,6 +1,6 @@
 """The read transaction of operations that scan or take long; they run in threads.
 
-If an operation was first run on remembered records, it is known what it looks at first. That is
+If an operation was first run on cached records, it is known what it looks at first. That is
 fetched in the first round trip.
 """
 
@@ -17,9 +17,9 @@ from etagere.engine.postgres.binary import bigint, bigint_array, bytea_array, to
 from etagere.engine.postgres.record_cache import (
     ABSENT,
     UNKNOWN,
+    CachedRecord,
     RecordLookups,
-    Remembered,
-    remembered,
+    decode_cached,
 )
 from etagere.engine.postgres.snapshot_connection import Query, Result, SnapshotConnection
 from etagere.engine.records import Collection, K, Layout, R, RecordKey, Span
@@ -52,7 +52,7 @@ def first_slice(collection: Collection[Any, Any], span: Span, limit: int) -> Sca
 class Expected(NamedTuple):
     """What an operation is expected to look at."""
 
-    records: Mapping[RecordKey, Remembered]
+    records: Mapping[RecordKey, CachedRecord]
     scan: Scan | None = None
 
 
@@ -74,7 +74,7 @@ class SnapshotTxn(RecordLookups):
         self._began = time.monotonic()
         self._seconds_max = seconds_max
         self._expected = expected
-        self._found: dict[RecordKey, Remembered] = {}
+        self._found: dict[RecordKey, CachedRecord] = {}
         """Records of this snapshot."""
         self._scanned: dict[Scan, Result] = {}
 
@@ -128,7 +128,7 @@ class SnapshotTxn(RecordLookups):
     def _fetch_expected(self) -> None:
         records, scan = self._expected
         self._expected = NOTHING_EXPECTED
-        groups: dict[Collection[Any, Any], list[tuple[RecordKey, Remembered]]] = {}
+        groups: dict[Collection[Any, Any], list[tuple[RecordKey, CachedRecord]]] = {}
         for record_key, known in records.items():
             groups.setdefault(record_key[0], []).append((record_key, known))
         lookups = [_Lookup(collection, group) for collection, group in groups.items()]
@@ -141,7 +141,9 @@ class SnapshotTxn(RecordLookups):
         for lookup, result in zip(lookups, results, strict=True):
             self._found.update(lookup.found(result))
 
-    def _find_all(self, collection: Collection[Any, Any], keys: Sequence[Any]) -> list[Remembered]:
+    def _find_all(
+        self, collection: Collection[Any, Any], keys: Sequence[Any]
+    ) -> list[CachedRecord]:
         if self._expected is not NOTHING_EXPECTED:
             self._fetch_expected()
         record_keys: list[RecordKey] = [(collection, collection.pack(key)) for key in keys]
@@ -184,12 +186,12 @@ class SnapshotTxn(RecordLookups):
 
 
 class _Lookup:
-    """A query for records by their keys, of which some may be remembered."""
+    """A query for records by their keys, of which some may be cached."""
 
     __slots__ = ("_collection", "_known")
 
     def __init__(
-        self, collection: Collection[Any, Any], known: Sequence[tuple[RecordKey, Remembered]]
+        self, collection: Collection[Any, Any], known: Sequence[tuple[RecordKey, CachedRecord]]
     ) -> None:
         self._collection = collection
         self._known = known
@@ -206,7 +208,7 @@ class _Lookup:
             ),
         )
 
-    def found(self, result: Result) -> dict[RecordKey, Remembered]:
+    def found(self, result: Result) -> dict[RecordKey, CachedRecord]:
         """Returns the state of the records, present or absent."""
         found = {record_key: ABSENT for record_key, _ in self._known}
         value = result.get_value
@@ -215,7 +217,7 @@ class _Lookup:
             version, encoded = to_int(value(row, 1)), value(row, 2)
             is_known = encoded is None and version == known.version
             found[record_key] = (
-                known if is_known else remembered(self._collection, version, encoded)
+                known if is_known else decode_cached(self._collection, version, encoded)
             )
         return found
 

@@ -1,8 +1,8 @@
 """The PostgreSQL transaction of one group: what it has read and locked, and what it will store.
 
-A group begins without a transaction: its operations run on what is remembered. Then everything
+A group begins without a transaction: its operations run on cached records. Then everything
 that they looked at is locked, or read again, in one round trip. A record that turns out to have
-changed replaces the remembered one, and the operations that looked at it run again.
+changed replaces the cached one, and the operations that looked at it run again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from etagere.engine.postgres.connecting import QUERY_CANCELED
 from etagere.engine.postgres.fence import Reading, StaleFence
 from etagere.engine.postgres.lock_requests import LockRequests, fence_and_requests_sql
 from etagere.engine.postgres.pipeline import Pipeline, PipelineFailed
-from etagere.engine.postgres.record_cache import ABSENT, RecordCache, Remembered, remembered
+from etagere.engine.postgres.record_cache import ABSENT, CachedRecord, RecordCache, decode_cached
 from etagere.engine.postgres.schema import bound, split
 from etagere.engine.postgres.storing import Overlay, Row
 from etagere.engine.records import Collection, Layout, RecordKey, Span
@@ -66,11 +66,11 @@ class GroupTransaction:
         self._lock_requests = lock_requests
         self._requested = requested
         self.skip_locked = skip_locked
-        self.records: dict[RecordKey, Remembered] = {}
-        """Records as they are remembered or were read, without the writes of the group."""
+        self.records: dict[RecordKey, CachedRecord] = {}
+        """Records as they are cached or were read, without the writes of the group."""
         self._holds: dict[RecordKey, Hold] = {}
         self._refreshed: set[RecordKey] = set()
-        """Records that differed from what was remembered."""
+        """Records that differed from the cached ones."""
         self._placeholders: set[RecordKey] = set()
         self.unavailable: set[RecordKey] = set()
         """Records that others have locked, or on which they request an exclusive lock."""
@@ -86,11 +86,11 @@ class GroupTransaction:
 
     # Reading
 
-    def look_up(self, record_key: RecordKey) -> Remembered:
-        """Returns a record as it is remembered or was read, without the writes of the group."""
+    def look_up(self, record_key: RecordKey) -> CachedRecord:
+        """Returns a record as it is cached or was read, without the writes of the group."""
         found = self.records.get(record_key)
         if found is None:
-            # Most of the records that are not remembered are about to be created.
+            # Most of the records that are not cached are about to be created.
             found = self.records[record_key] = self._cache.get(record_key) or ABSENT
         return found
 
@@ -98,8 +98,8 @@ class GroupTransaction:
         return self._holds.get(record_key, Hold.PREDICTED) < hold
 
     def hold(self, needs: Needs) -> set[RecordKey]:
-        """Locks and reads records in one round trip; returns those that differ from what was
-        remembered. Those that could not be locked are in `unavailable`, or still lacking."""
+        """Locks and reads records in one round trip; returns those that differ from the
+        cached ones. Those that could not be locked are in `unavailable`, or still lacking."""
         pipeline = self._pipeline
         is_late = self._begun
         if not is_late:
@@ -162,8 +162,8 @@ class GroupTransaction:
     def _receive_records(
         self, sent: list[SentStatement], results: list[pq.abc.PGresult]
     ) -> set[RecordKey]:
-        """Processes the results of the statements; returns the records that differ from what was
-        remembered."""
+        """Processes the results of the statements; returns the records that differ from the
+        cached ones."""
         changed: set[RecordKey] = set()
         existing: set[RecordKey] = set()
         found: set[RecordKey] = set()
@@ -207,14 +207,14 @@ class GroupTransaction:
     def _receive_row(
         self, record_key: RecordKey, result: pq.abc.PGresult, row: int, hold: Hold
     ) -> bool:
-        """Processes a record that exists; returns whether it differs from what was remembered."""
+        """Processes a record that exists; returns whether it differs from the cached one."""
         self._holds[record_key] = max(hold, self._holds.get(record_key, Hold.PREDICTED))
         version = to_int(result.get_value(row, 1))
         if version == self.look_up(record_key).version:
             return False
         value = result.get_value(row, 2)
         assert value is not None
-        self.records[record_key] = remembered(record_key[0], version, value)
+        self.records[record_key] = decode_cached(record_key[0], version, value)
         self._refreshed.add(record_key)
         return True
 
@@ -225,7 +225,7 @@ class GroupTransaction:
         found: set[RecordKey],
         existing: set[RecordKey],
     ) -> set[RecordKey]:
-        """Processes the records that were not returned; returns those that were remembered as
+        """Processes the records that were not returned; returns those that were cached as
         present."""
         changed: set[RecordKey] = set()
         for record_key in record_keys:
@@ -257,7 +257,7 @@ class GroupTransaction:
         reverse: bool,
         claim: bool,
         with_time: bool,
-    ) -> list[tuple[bytes, Remembered]]:
+    ) -> list[tuple[bytes, CachedRecord]]:
         """Returns records of a span with the writes of the group and of one operation, `own`.
         `with_time`: whether the fence and the time are read again after that."""
         written = {
@@ -279,7 +279,7 @@ class GroupTransaction:
         merged = {key: row for key, row in rows.items() if key not in written}
         for key, change in written.items():
             if change is not None:
-                merged[key] = Remembered(rows.get(key, ABSENT).version, change[0], len(change[1]))
+                merged[key] = CachedRecord(rows.get(key, ABSENT).version, change[0], len(change[1]))
         found = sorted(merged.items(), key=itemgetter(0), reverse=reverse)
         return found[:limit]
 
@@ -301,20 +301,20 @@ class GroupTransaction:
 
     def _receive_scanned(
         self, collection: Collection[Any, Any], result: pq.abc.PGresult, *, claim: bool
-    ) -> dict[bytes, Remembered]:
+    ) -> dict[bytes, CachedRecord]:
         if claim:
             # What the claimed records protect is read again.
             self._holds = {
                 record_key: hold for record_key, hold in self._holds.items() if hold > Hold.READ
             }
-        rows: dict[bytes, Remembered] = {}
+        rows: dict[bytes, CachedRecord] = {}
         for row in range(result.ntuples):
             head, rest, version, value = [result.get_value(row, column) for column in range(4)]
             assert head is not None
             assert rest is not None
             assert value is not None
             key = head + rest if rest else head
-            rows[key] = found = remembered(collection, to_int(version), value)
+            rows[key] = found = decode_cached(collection, to_int(version), value)
             if claim:
                 record_key = collection, key
                 self._holds[record_key] = Hold.EXCLUSIVE
@@ -349,7 +349,7 @@ class GroupTransaction:
         pipeline.send_commit()
         pipeline.receive()
         self._lock_requests.committed()
-        self._remember(version)
+        self._update_cache(version)
 
     def _send_lock_requests(self) -> None:
         assert self.reading is not None
@@ -360,7 +360,7 @@ class GroupTransaction:
             self.reading.clock,
         )
 
-    def _remember(self, version: int) -> None:
+    def _update_cache(self, version: int) -> None:
         cache = self._cache
         for record_key in self._refreshed:
             found = self.records[record_key]
@@ -373,7 +373,7 @@ class GroupTransaction:
             is_useful = collection.layout is not Layout.LARGE
             for key, row in changed.items():
                 if row is not None and is_useful:
-                    cache.put((collection, key), Remembered(version, row[0], len(row[1])))
+                    cache.put((collection, key), CachedRecord(version, row[0], len(row[1])))
                 else:
                     cache.forget((collection, key))
 

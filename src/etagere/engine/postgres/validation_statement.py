@@ -1,8 +1,8 @@
-"""The statement that validates remembered records of several collections in one snapshot.
+"""The statement that validates cached records of several collections in one snapshot.
 
 It is one statement, because all parts of one statement see the same snapshot, also outside a
 transaction. Its first row is the fence; the others are the records whose version differs from the
-remembered one, as
+cached one, as
 
     collection  the place of the collection in the statement; -1 in the row of the fence
     ordinal     the place of the key among those of its collection, from 1; the database's clock
@@ -19,7 +19,7 @@ from psycopg import pq
 
 from etagere.engine.postgres import fence
 from etagere.engine.postgres.binary import bigint_array, bytea_array, to_int
-from etagere.engine.postgres.record_cache import ABSENT_VERSION, Remembered
+from etagere.engine.postgres.record_cache import ABSENT_VERSION, CachedRecord
 from etagere.engine.records import Collection, RecordKey
 
 Collections = tuple[Collection[Any, Any], ...]
@@ -52,7 +52,7 @@ class KeyGroups:
 
     __slots__ = ("_groups",)
 
-    def __init__(self, entries: Mapping[RecordKey, Remembered]) -> None:
+    def __init__(self, entries: Mapping[RecordKey, CachedRecord]) -> None:
         groups: dict[Collection[Any, Any], list[tuple[RecordKey, int]]] = {}
         for record_key, entry in entries.items():
             group = groups.get(record_key[0])
@@ -79,7 +79,7 @@ class KeyGroups:
 
 
 class ChangedRow(NamedTuple):
-    """A record that is not as remembered."""
+    """A record that is not as cached."""
 
     record_key: RecordKey
     version: int

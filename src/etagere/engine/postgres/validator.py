@@ -83,7 +83,7 @@ class Validator:
         self.sent = 0
         """The number of batches that were sent."""
         self.misses = 0
-        """The number of records that were not as remembered."""
+        """The number of records that were not as cached."""
         self.connections_lost = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
