@@ -16,7 +16,13 @@ from etagere.engine.interface import (
     Guard,
     Refused,
 )
-from etagere.engine.postgres.acquiring import HOLD_OF, Hold, Needs, has_guard, merge_need
+from etagere.engine.postgres.acquiring import (
+    LEVEL_OF_GUARD,
+    LockLevel,
+    WantedLocks,
+    has_guard,
+    merge_wanted,
+)
 from etagere.engine.postgres.fence import Reading, StaleFence
 from etagere.engine.postgres.pipeline import PipelineFailed
 from etagere.engine.postgres.stamps import NotReserved
@@ -31,7 +37,7 @@ from etagere.telemetry.formats import describe_exception
 
 logger = logging.getLogger(__name__)
 
-_HOLD_ATTEMPTS: Final = 4
+_ACQUIRE_ATTEMPTS: Final = 4
 _LOOKS_AHEAD_MAX: Final = 8
 """Per run of an operation: to look ahead takes as long as the operation itself."""
 
@@ -59,8 +65,8 @@ class TimeOutdated(BaseException):
 class Attempt:
     """A run of one operation: a `WriteTxn` that notes what the operation looked at.
 
-    A prediction (`is_direct` False) sees records as they are cached. A direct run locks and
-    reads in the transaction whatever the group does not hold yet. Before it does so, it looks
+    A prediction (`is_direct` False) sees records as they are cached. A direct run locks and reads
+    in the transaction whatever the group has not locked or read yet. Before it does so, it looks
     ahead: a prediction with the results of the scans so far tells what else the operation will look
     at, so that the records of a long scan are locked in one round trip.
     """
@@ -140,7 +146,7 @@ class Attempt:
     def get(self, collection: Collection[K, R], key: K, guard: Guard | None = None) -> R | None:
         record_key = collection, collection.pack(key)
         if self.is_direct and self._lacks(record_key, guard):
-            self._hold({record_key: HOLD_OF[guard]})
+            self._acquire({record_key: LEVEL_OF_GUARD[guard]})
         return cast("R | None", self._look(record_key, guard))
 
     def get_all(
@@ -149,12 +155,12 @@ class Attempt:
         record_keys = [(collection, collection.pack(key)) for key in keys]
         if self.is_direct:
             lacking = {
-                record_key: HOLD_OF[guard]
+                record_key: LEVEL_OF_GUARD[guard]
                 for record_key in record_keys
                 if self._lacks(record_key, guard)
             }
             if lacking:
-                self._hold(lacking)
+                self._acquire(lacking)
         return [cast("R | None", self._look(record_key, guard)) for record_key in record_keys]
 
     def _lacks(self, record_key: RecordKey, guard: Guard | None) -> bool:
@@ -162,36 +168,28 @@ class Attempt:
             record_key in self.writes or record_key[1] in self._group.overlay.get(record_key[0], ())
         ):
             return False
-        return self._group.lacks(record_key, HOLD_OF[guard])
+        return self._group.lacks(record_key, LEVEL_OF_GUARD[guard])
 
-    def _hold(self, needs: Needs) -> None:
+    def _acquire(self, wanted: WantedLocks) -> None:
         if self._looks_ahead < _LOOKS_AHEAD_MAX:
             self._looks_ahead += 1
-            self._acquire(self._look_ahead(needs))
-            needs = {
-                record_key: hold
-                for record_key, hold in needs.items()
-                if self._group.lacks(record_key, hold)
-            }
-            if not needs:
+            self._acquire_once(self._look_ahead(wanted))
+            wanted = self._group.missing(wanted)
+            if not wanted:
                 return
-        for _ in range(_HOLD_ATTEMPTS):
-            self._acquire(needs)
-            if not self._group.unavailable.isdisjoint(needs):
+        for _ in range(_ACQUIRE_ATTEMPTS):
+            self._acquire_once(wanted)
+            if not self._group.unavailable.isdisjoint(wanted):
                 break
-            needs = {
-                record_key: hold
-                for record_key, hold in needs.items()
-                if self._group.lacks(record_key, hold)
-            }
-            if not needs:
+            wanted = self._group.missing(wanted)
+            if not wanted:
                 return
         raise Conflict("another node has locked a record")
 
-    def _acquire(self, needs: Needs) -> None:
+    def _acquire_once(self, wanted: WantedLocks) -> None:
         """Locks and reads records. The time of the group is that after the locks."""
         group = self._group
-        changed = group.hold(needs)
+        changed = group.acquire(wanted)
         self._update_time()
         used = self._instant
         if used is not None and any(
@@ -203,12 +201,12 @@ class Attempt:
         assert self._group.reading is not None
         self._times.update(self._group.reading, self._group.elapsed())
 
-    def _look_ahead(self, needs: Needs) -> Needs:
+    def _look_ahead(self, wanted: WantedLocks) -> WantedLocks:
         """Returns what is needed now and, as far as it can be predicted, what will be needed."""
         ahead = Attempt(self.request, self._group, self._times, is_direct=False, scans=self._scans)
         ahead.run()
-        needs = {**ahead.needs(with_writes=False), **needs}
-        return {**ahead.unguarded(), **needs} if has_guard(needs) else needs
+        wanted = {**ahead.missing_locks(with_writes=False), **wanted}
+        return {**ahead.unguarded(), **wanted} if has_guard(wanted) else wanted
 
     def _look(self, record_key: RecordKey, guard: Guard | None) -> object:
         known = self.reads.get(record_key, self)
@@ -302,25 +300,27 @@ class Attempt:
         self.writes.clear()
         self.hooks.clear()
 
-    def needs(self, *, with_writes: bool) -> Needs:
-        """Returns what the group does not hold yet of what the operation looked at."""
-        needs: Needs = {}
+    def missing_locks(self, *, with_writes: bool) -> WantedLocks:
+        """Returns what the group has not locked or read yet of what the operation looked at."""
+        wanted: WantedLocks = {}
         group = self._group
         for record_key, guard in self.reads.items():
-            if group.lacks(record_key, HOLD_OF[guard]):
-                merge_need(needs, record_key, guard)
+            if group.lacks(record_key, LEVEL_OF_GUARD[guard]):
+                merge_wanted(wanted, record_key, guard)
         if with_writes:
             for record_key in self.writes:
-                if group.lacks(record_key, HOLD_OF[EXCLUSIVE]):
-                    merge_need(needs, record_key, EXCLUSIVE)
-        return needs
+                if group.lacks(record_key, LEVEL_OF_GUARD[EXCLUSIVE]):
+                    merge_wanted(wanted, record_key, EXCLUSIVE)
+        return wanted
 
-    def unguarded(self) -> Needs:
+    def unguarded(self) -> WantedLocks:
         """Returns what the operation looked at and nothing protects but perhaps the guard on
         another record. It has to be read again after that guard was taken."""
         lacks = self._group.lacks
         return {
-            record_key: Hold.READ for record_key in self.reads if lacks(record_key, Hold.SHARED)
+            record_key: LockLevel.READ
+            for record_key in self.reads
+            if lacks(record_key, LockLevel.SHARED)
         }
 
     def give_up(self) -> None:

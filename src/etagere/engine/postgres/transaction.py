@@ -17,10 +17,10 @@ from etagere.engine.interface import Conflict
 from etagere.engine.postgres import fence, schema, storing
 from etagere.engine.postgres.acquiring import (
     Acquisition,
-    Hold,
-    Needs,
+    LockLevel,
     SentStatement,
     StatementKind,
+    WantedLocks,
 )
 from etagere.engine.postgres.binary import bigint, to_int
 from etagere.engine.postgres.connecting import QUERY_CANCELED
@@ -68,7 +68,7 @@ class GroupTransaction:
         self.skip_locked = skip_locked
         self.records: dict[RecordKey, CachedRecord] = {}
         """Records as they are cached or were read, without the writes of the group."""
-        self._holds: dict[RecordKey, Hold] = {}
+        self._levels: dict[RecordKey, LockLevel] = {}
         self._refreshed: set[RecordKey] = set()
         """Records that differed from the cached ones."""
         self._placeholders: set[RecordKey] = set()
@@ -94,10 +94,18 @@ class GroupTransaction:
             found = self.records[record_key] = self._cache.get(record_key) or ABSENT
         return found
 
-    def lacks(self, record_key: RecordKey, hold: Hold) -> bool:
-        return self._holds.get(record_key, Hold.PREDICTED) < hold
+    def lacks(self, record_key: RecordKey, level: LockLevel) -> bool:
+        return self._levels.get(record_key, LockLevel.PREDICTED) < level
 
-    def hold(self, needs: Needs) -> set[RecordKey]:
+    def missing(self, wanted: WantedLocks) -> WantedLocks:
+        """Returns what has not been locked or read yet."""
+        return {
+            record_key: level
+            for record_key, level in wanted.items()
+            if self.lacks(record_key, level)
+        }
+
+    def acquire(self, wanted: WantedLocks) -> set[RecordKey]:
         """Locks and reads records in one round trip; returns those that differ from the
         cached ones. Those that could not be locked are in `unavailable`, or still lacking."""
         pipeline = self._pipeline
@@ -108,13 +116,13 @@ class GroupTransaction:
                 pipeline.send(f"SET LOCAL lock_timeout = {SKIP_TIMEOUT_MILLISECONDS}")
             self._begun = True
         if self._requested:
-            needs = self._without_requested(needs)
+            wanted = self._without_requested(wanted)
         # To wait for a lock while holding others is safe only in the one order of all locks.
         skip = is_late or self.skip_locked
-        is_limited = not skip and self._waits_for_exclusive_lock(needs)
+        is_limited = not skip and self._waits_for_exclusive_lock(wanted)
         if is_limited:
             pipeline.send(_LIMIT_LOCKING)
-        sent = Acquisition(pipeline, self.look_up, skip_locked=skip).send(needs)
+        sent = Acquisition(pipeline, self.look_up, skip_locked=skip).send(wanted)
         if is_limited:
             pipeline.send(_UNLIMITED)  # a COMMIT must not be canceled
         pipeline.send(fence_and_requests_sql(self._clock))
@@ -124,10 +132,10 @@ class GroupTransaction:
         end = len(results) - (2 if is_limited else 1)
         return self._receive_records(sent, results[end - len(sent) : end])
 
-    def _waits_for_exclusive_lock(self, needs: Needs) -> bool:
+    def _waits_for_exclusive_lock(self, wanted: WantedLocks) -> bool:
         return any(
-            hold is Hold.EXCLUSIVE and self.look_up(record_key).record is not None
-            for record_key, hold in needs.items()
+            level is LockLevel.EXCLUSIVE and self.look_up(record_key).record is not None
+            for record_key, level in wanted.items()
         )
 
     def _receive_locks(self) -> list[pq.abc.PGresult]:
@@ -138,18 +146,18 @@ class GroupTransaction:
                 raise
             raise PipelineFailed(Conflict("a lock was not available in time")) from None
 
-    def _without_requested(self, needs: Needs) -> Needs:
+    def _without_requested(self, wanted: WantedLocks) -> WantedLocks:
         """Leaves out the share locks on records on which other nodes request an exclusive lock."""
         declined = {
             record_key
-            for record_key, hold in needs.items()
-            if hold is Hold.SHARED and record_key in self._requested
+            for record_key, level in wanted.items()
+            if level is LockLevel.SHARED and record_key in self._requested
         }
         if not declined:
-            return needs
+            return wanted
         self.unavailable |= declined
         return {
-            record_key: hold for record_key, hold in needs.items() if record_key not in declined
+            record_key: level for record_key, level in wanted.items() if record_key not in declined
         }
 
     def _receive_fence(self, result: pq.abc.PGresult, asked_at: int) -> None:
@@ -167,7 +175,7 @@ class GroupTransaction:
         changed: set[RecordKey] = set()
         existing: set[RecordKey] = set()
         found: set[RecordKey] = set()
-        for (kind, collection, keys, hold), result in zip(sent, results, strict=True):
+        for (kind, collection, keys, level), result in zip(sent, results, strict=True):
             if kind is StatementKind.INSERT_PLACEHOLDERS:
                 self._receive_placeholders(collection, keys, result)
                 continue
@@ -182,13 +190,13 @@ class GroupTransaction:
                 [
                     record_key
                     for row, record_key in enumerate(record_keys)
-                    if self._receive_row(record_key, result, row, hold)
+                    if self._receive_row(record_key, result, row, level)
                 ]
             )
         for statement in sent:
             if statement.kind is StatementKind.READ:
                 missing = [(statement.collection, key) for key in statement.keys]
-                changed |= self._note_missing(missing, statement.hold, found, existing)
+                changed |= self._note_missing(missing, statement.level, found, existing)
         return changed
 
     def _receive_placeholders(
@@ -201,14 +209,14 @@ class GroupTransaction:
             column = split(key)
             if (column.key, column.digest) in placed:
                 record_key = collection, key
-                self._holds[record_key] = Hold.EXCLUSIVE
+                self._levels[record_key] = LockLevel.EXCLUSIVE
                 self._placeholders.add(record_key)
 
     def _receive_row(
-        self, record_key: RecordKey, result: pq.abc.PGresult, row: int, hold: Hold
+        self, record_key: RecordKey, result: pq.abc.PGresult, row: int, level: LockLevel
     ) -> bool:
         """Processes a record that exists; returns whether it differs from the cached one."""
-        self._holds[record_key] = max(hold, self._holds.get(record_key, Hold.PREDICTED))
+        self._levels[record_key] = max(level, self._levels.get(record_key, LockLevel.PREDICTED))
         version = to_int(result.get_value(row, 1))
         if version == self.look_up(record_key).version:
             return False
@@ -221,7 +229,7 @@ class GroupTransaction:
     def _note_missing(
         self,
         record_keys: Iterable[RecordKey],
-        hold: Hold,
+        level: LockLevel,
         found: set[RecordKey],
         existing: set[RecordKey],
     ) -> set[RecordKey]:
@@ -233,11 +241,13 @@ class GroupTransaction:
                 continue
             if record_key in existing:
                 self.unavailable.add(record_key)
-                if hold is Hold.EXCLUSIVE:
+                if level is LockLevel.EXCLUSIVE:
                     self._unavailable_exclusively.add(record_key)
                 continue
-            if hold is Hold.READ:
-                self._holds[record_key] = max(hold, self._holds.get(record_key, Hold.PREDICTED))
+            if level is LockLevel.READ:
+                self._levels[record_key] = max(
+                    level, self._levels.get(record_key, LockLevel.PREDICTED)
+                )
             # Otherwise it has just been deleted, and needs a placeholder.
             if self.look_up(record_key).record is not None:
                 self.records[record_key] = ABSENT
@@ -304,8 +314,10 @@ class GroupTransaction:
     ) -> dict[bytes, CachedRecord]:
         if claim:
             # What the claimed records protect is read again.
-            self._holds = {
-                record_key: hold for record_key, hold in self._holds.items() if hold > Hold.READ
+            self._levels = {
+                record_key: level
+                for record_key, level in self._levels.items()
+                if level > LockLevel.READ
             }
         rows: dict[bytes, CachedRecord] = {}
         for row in range(result.ntuples):
@@ -317,7 +329,7 @@ class GroupTransaction:
             rows[key] = found = decode_cached(collection, to_int(version), value)
             if claim:
                 record_key = collection, key
-                self._holds[record_key] = Hold.EXCLUSIVE
+                self._levels[record_key] = LockLevel.EXCLUSIVE
                 self.records[record_key] = found
         return rows
 
@@ -335,7 +347,9 @@ class GroupTransaction:
     def latest_version(self) -> int:
         """The latest version among the records that the group guarded. That of its changes must be
         greater: a record may keep its stamp, which later stamps have to exceed."""
-        guarded = [record_key for record_key, hold in self._holds.items() if hold > Hold.READ]
+        guarded = [
+            record_key for record_key, level in self._levels.items() if level > LockLevel.READ
+        ]
         return max([self.look_up(record_key).version for record_key in guarded], default=0)
 
     def commit(self, version: int) -> None:
@@ -356,7 +370,11 @@ class GroupTransaction:
         self._lock_requests.send_changes(
             self._pipeline,
             self._unavailable_exclusively,
-            (record_key for record_key, hold in self._holds.items() if hold is Hold.EXCLUSIVE),
+            (
+                record_key
+                for record_key, level in self._levels.items()
+                if level is LockLevel.EXCLUSIVE
+            ),
             self.reading.clock,
         )
 
