@@ -77,7 +77,7 @@ def test_stamps_increase_over_changes_without_a_stamp(
     """The stamps of a writer may be ahead of those of others, as after a clock was set back."""
     with writers(postgresql_dsn, ledger_schema, 2) as (ahead, other):
         stamp = other.write(samples.stamp_record, Key("other")).stamp
-        ahead._keepalive.stamps.last = stamp + 5 * TICKS_PER_SECOND
+        ahead._renewals.stamps.last = stamp + 5 * TICKS_PER_SECOND
         first = ahead.write(samples.stamp_record, Key("key")).stamp
         other.write(keep_stamped, Key("key"))
         assert other.write(samples.stamp_record, Key("key")).stamp > first

@@ -1,7 +1,8 @@
 """Renews the fence: the procedure, and its use by front ends, which renew it only on demand.
 
-Writer processes renew the fence periodically (`keepalive.py`). A front end does so only if they
-have not: when no writer runs, or when the database's clock was set, which makes the fence invalid.
+Writer processes renew the fence periodically (`writer_renewals.py`). A front end does so only if
+they have not: when no writer runs, or when the database's clock was set, which makes the fence
+invalid.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class FenceConnection:
             self._connection = None
 
 
-class FenceRenewer:
+class OnDemandFenceRenewer:
     """Renews the fence in the thread of the caller, with a connection of its own."""
 
     def __init__(self, database: Database, clock: Clock) -> None:

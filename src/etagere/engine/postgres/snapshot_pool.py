@@ -25,7 +25,7 @@ from etagere.engine.interface import (
 )
 from etagere.engine.postgres.connecting import NO_HEARTBEAT, Database
 from etagere.engine.postgres.fence import StaleFence
-from etagere.engine.postgres.fence_renewal import FenceRenewer
+from etagere.engine.postgres.fence_renewal import OnDemandFenceRenewer
 from etagere.engine.postgres.pipeline import PipelineFailed
 from etagere.engine.postgres.snapshot_connection import SnapshotConnection
 from etagere.engine.postgres.snapshot_txn import NOTHING_EXPECTED, Expected, SnapshotTxn
@@ -56,7 +56,7 @@ class SnapshotPool:
         self,
         database: Database,
         config: Config,
-        renewer: FenceRenewer,
+        renewer: OnDemandFenceRenewer,
         slots_per_kind: dict[str, int],
         may_connect: Callable[[], bool],
     ) -> None:

@@ -17,7 +17,7 @@ import psycopg
 from etagere.engine.interface import Fault, FaultReason
 from etagere.engine.postgres import connecting
 from etagere.engine.postgres.connecting import NO_HEARTBEAT, Database
-from etagere.engine.postgres.fence_renewal import FenceRenewer
+from etagere.engine.postgres.fence_renewal import OnDemandFenceRenewer
 from etagere.engine.postgres.optimistic import RecordingTxn, Validation
 from etagere.engine.postgres.record_cache import UNKNOWN, RecordCache
 from etagere.engine.postgres.validation_connection import Batch, ValidationConnection
@@ -49,7 +49,7 @@ class Validator:
         self,
         database: Database,
         cache: RecordCache,
-        renewer: FenceRenewer,
+        renewer: OnDemandFenceRenewer,
         connections_max: int,
         may_connect: Callable[[], bool],
     ) -> None:
