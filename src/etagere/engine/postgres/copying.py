@@ -34,7 +34,7 @@ _LAST_STAMP: Final = "SELECT coalesce(max(reserved_until), 0) FROM writers"
 
 
 class SnapshotReader:
-    """The ledger in one snapshot, whose records are read collection by collection."""
+    """Reads the records of the ledger in one snapshot, collection by collection."""
 
     def __init__(self, connection: psycopg.Connection[Any], database: Database) -> None:
         self._connection = connection

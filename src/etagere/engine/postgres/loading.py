@@ -35,7 +35,7 @@ _LOCK: Final = "SELECT store_id, bodies FROM load FOR UPDATE NOWAIT"
 _SET_TIME: Final = "UPDATE fence SET at = 0, wal_timeline = $1::text, time = $2::bytea"
 _INSERT_SLOTS: Final = (
     "INSERT INTO writers SELECT slot, NULL, $1::bigint"  # noqa: S608
-    f" FROM generate_series(0, {stamps.GRID - 1}) AS slot"
+    f" FROM generate_series(0, {stamps.SLOTS_MAX - 1}) AS slot"
 )
 """All slots, free: whichever a writer takes, its stamps are greater than $1."""
 

@@ -13,7 +13,7 @@ from etagere import postgresql
 from etagere.config import MIB
 from etagere.engine.interface import Conflict, Fault, Unknown
 from etagere.engine.postgres import fence, schema
-from etagere.engine.postgres.binary import copied_rows
+from etagere.engine.postgres.binary import encode_copy_rows
 from etagere.engine.postgres.connecting import Database, connect_writer, outcome_of_error
 from etagere.engine.postgres.fence_renewal import timeline_of
 from etagere.engine.records import Collection
@@ -25,8 +25,9 @@ _SESSION: Final = (
 _BUFFER_BYTES: Final = 4 * MIB
 
 
-class RecordsToAdd:
-    """Records that become visible together. Raises `Fault`; `Conflict` if one of them exists."""
+class BulkInsert:
+    """Inserts records that become visible together. Raises `Fault`; `Conflict` if one of them
+    exists."""
 
     def __init__(self, database: Database, version: int) -> None:
         """The records get this version: a stamp that no other change has."""
@@ -35,7 +36,7 @@ class RecordsToAdd:
         self._buffers: dict[Collection[Any, Any], list[tuple[bytes, bytes]]] = {}
         self._buffered_bytes = 0
         self._was_not_replicated = False
-        self._thread = ThreadPoolExecutor(1, "records to add")
+        self._thread = ThreadPoolExecutor(1, "bulk insert")
         self._sending: Future[None] | None = None
         self.count = 0
         with _outcomes():
@@ -80,7 +81,7 @@ class RecordsToAdd:
 
     def _copy(self, collection: Collection[Any, Any], rows: Sequence[tuple[bytes, bytes]]) -> None:
         split = schema.split
-        data = copied_rows([(split(key), value) for key, value in rows], self._version)
+        data = encode_copy_rows([(split(key), value) for key, value in rows], self._version)
         with (
             _outcomes(),
             self._connection.cursor() as cursor,
