@@ -20,7 +20,7 @@ from etagere.engine.postgres import fence, schema
 from etagere.engine.postgres.binary import bigint_array, bytea_array, to_int
 from etagere.engine.postgres.connecting import READER_NAME, Database, connect_writer, describe
 from etagere.engine.postgres.fence_renewal import timeline_of
-from etagere.engine.postgres.opening import NoLedger, has_tables
+from etagere.engine.postgres.opening import NoLedger
 from etagere.engine.records import COLLECTIONS, Collection, Layout, Span
 from etagere.engine.timeline import Timeline
 
@@ -157,7 +157,7 @@ def open_snapshot(database: Database) -> Iterator[SnapshotReader]:
             source.execute(_SNAPSHOT)
             source.execute(_NO_TIMEOUT)
             source.execute(_AS_READER)
-            if not has_tables(source):
+            if not schema.has_tables(source):
                 raise NoLedger
             yield SnapshotReader(source, database)
     except psycopg.Error as error:
