@@ -22,7 +22,7 @@ from etagere.coordination.postgres import PostgresCoordinator
 from etagere.engine import tasks
 from etagere.engine.account_moves import ACCOUNT_MOVES
 from etagere.engine.postgres.connecting import Database
-from etagere.engine.postgres.copying import snapshot_reading
+from etagere.engine.postgres.copying import open_snapshot
 from etagere.engine.postgres.running_transactions import wait_for_running_transactions
 from etagere.engine.records import COLLECTIONS, Collection
 from etagere.jobs.moves import task_of
@@ -85,7 +85,7 @@ class FreezableCluster:
         wait_for_running_transactions(self.database, SECONDS_MAX)
 
     def state_of(self, account: str) -> MoveState | None:
-        with snapshot_reading(self.database) as snapshot:
+        with open_snapshot(self.database) as snapshot:
             moves = {key: ACCOUNT_MOVES.decode(row) for key, row in snapshot.rows(ACCOUNT_MOVES)}
         move = moves.get(ACCOUNT_MOVES.pack((account,)))
         return None if move is None else move.state
@@ -94,7 +94,7 @@ class FreezableCluster:
         assert self.writer.write(cancel_move, CancelMove(account, MOVE))
 
     def records(self) -> Mapping[str, list[tuple[bytes, bytes]]]:
-        with snapshot_reading(self.database) as snapshot:
+        with open_snapshot(self.database) as snapshot:
             compared = [one for one in COLLECTIONS.values() if one not in NOT_COMPARED]
             return {one.name: list(snapshot.rows(one)) for one in compared}
 

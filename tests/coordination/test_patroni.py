@@ -24,7 +24,7 @@ def test_no_process_is_declared_dead_because_the_primary_changed() -> None:
     lost = threading.Event()
     with patroni_cluster(ttl_seconds=8) as cluster:
         dsn = cluster.dsn
-        members = [PostgresCoordinator(dsn, on_lost=lost.set) for _ in range(3)]
+        members = [PostgresCoordinator(dsn, on_declared_dead=lost.set) for _ in range(3)]
         mine, other, _ = members
 
         async def all_answer() -> bool:

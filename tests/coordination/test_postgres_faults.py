@@ -29,7 +29,7 @@ UNAVAILABLE_SECONDS = TIMING.lifetime_seconds + 0.5
 
 
 def join_member(dsn: str, schema: str) -> Callable[[], PostgresCoordinator]:
-    return joining(dsn, schema, on_lost=lambda: os._exit(EXIT_LOST))
+    return joining(dsn, schema, on_declared_dead=lambda: os._exit(EXIT_LOST))
 
 
 async def hold_task_and_pin(coordinator: PostgresCoordinator) -> None:
@@ -120,7 +120,7 @@ def test_no_process_is_declared_dead_because_the_database_was_unavailable(
     """However long, and for whatever reason."""
     lost = threading.Event()
     schema = unique("schema").replace("-", "_")
-    join = joining(server.dsn, schema, on_lost=lost.set)
+    join = joining(server.dsn, schema, on_declared_dead=lost.set)
 
     async def scenario() -> None:
         mine, other = join(), join()

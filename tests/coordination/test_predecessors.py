@@ -14,7 +14,9 @@ def test_a_process_that_is_started_again_has_the_tasks_at_once(
     lost = threading.Event()
 
     async def work() -> None:
-        old = joining(postgresql_dsn, postgresql_schema, node="a", name="files", on_lost=lost.set)()
+        old = joining(
+            postgresql_dsn, postgresql_schema, node="a", name="files", on_declared_dead=lost.set
+        )()
         others = [
             joining(postgresql_dsn, postgresql_schema, node=node, name=name)()
             for node, name in (("a", "front end 1"), ("b", "files"))
@@ -22,7 +24,7 @@ def test_a_process_that_is_started_again_has_the_tasks_at_once(
         async with old.sole_worker("task") as held:
             assert held is not None
             new = joining(
-                postgresql_dsn, postgresql_schema, node="a", name="files", replaces=True
+                postgresql_dsn, postgresql_schema, node="a", name="files", replaces_predecessor=True
             )()
             assert not await new.is_alive(old.process_id)
             for other in others:

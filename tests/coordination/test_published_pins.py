@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from etagere.coordination.pins import CountedPin
 from etagere.coordination.postgres import published
 from etagere.coordination.postgres.published import (
-    AskedQuestions,
     PublishedPins,
     SharedPins,
+    StartedPinRounds,
     decode,
     encode,
     pinned_segments,
@@ -32,21 +32,21 @@ def test_neighbours_take_a_byte_each() -> None:
 
 def test_a_process_with_too_many_segments_keeps_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published, "ENCODED_BYTES_MAX", 10)
-    pins, asked = SharedPins(), AskedQuestions()
-    asked.add(5, 50)
-    pins.last_question = 6
+    pins, started = SharedPins(), StartedPinRounds()
+    started.add(5, 50)
+    pins.last_pin_round = 6
     pins.pin().narrow(range(1, 12))
-    assert pinned_segments([pins.capture()], asked).keeps(99, 1)
+    assert pinned_segments([pins.capture()], started).keeps(99, 1)
 
 
-def test_pins_are_dated_by_the_last_own_question_before_them() -> None:
-    asked = AskedQuestions()
+def test_pins_are_dated_by_the_last_own_round_before_them() -> None:
+    started = StartedPinRounds()
     for number in range(10, 5_000, 10):
-        asked.add(number, 1_000 + number)
-    assert asked.time_of(4_990) == asked.time_of(4_999) == 5_990
-    assert asked.time_of(4_989) == 5_980
-    # Questions that are forgotten, and those of others before the first.
-    assert asked.time_of(9) == 0
+        started.add(number, 1_000 + number)
+    assert started.time_of(4_990) == started.time_of(4_999) == 5_990
+    assert started.time_of(4_989) == 5_980
+    # Rounds that are forgotten, and those of others before the first.
+    assert started.time_of(9) == 0
 
 
 # A cluster in one process, whose steps happen in any order
@@ -70,8 +70,8 @@ class Process:
     sending: tuple[int, PublishedPins] | None = None
     receiving: int | None = None
     clock: int = 0
-    asked: AskedQuestions = field(default_factory=AskedQuestions)
-    question: int | None = None
+    started: StartedPinRounds = field(default_factory=StartedPinRounds)
+    pin_round: int | None = None
     retired_at: dict[int, int] = field(default_factory=dict)
     is_alive: bool = True
     """False once it knows that it has expired. Until then, it also collects."""
@@ -85,7 +85,7 @@ class Cluster:
         self.live = set(range(1, 8))
         self.next_segment = 8
         self.retired: set[int] = set()
-        self.last_question = 1
+        self.last_pin_round = 1
         self.rows: dict[int, tuple[int, PublishedPins]] = {}
         # The clocks of the machines have nothing in common.
         self.processes = [Process(clock=self.random.randrange(10**6)) for _ in range(4)]
@@ -108,7 +108,7 @@ class Cluster:
         process.clock += self.random.randrange(5)
         steps = [self.send, self.deliver, self.receive, self.read, self.read, self.read]
         if number < 2:
-            steps += [self.retire, self.ask, self.remove]
+            steps += [self.retire, self.start_round, self.remove]
         self.random.choice(steps)(number, process)
         self.check()
 
@@ -116,18 +116,17 @@ class Cluster:
 
     def send(self, _: int, process: Process) -> None:
         if process.sending is None and process.receiving is None:
-            question = process.pins.last_question
-            process.sending = question, process.pins.capture()
+            process.sending = process.pins.last_pin_round, process.pins.capture()
 
     def deliver(self, number: int, process: Process) -> None:
         if process.sending is not None:
             if number in self.rows:
                 self.rows[number] = process.sending
-            process.sending, process.receiving = None, self.last_question
+            process.sending, process.receiving = None, self.last_pin_round
 
     def receive(self, number: int, process: Process) -> None:
         if process.receiving is not None:
-            process.pins.last_question, process.receiving = process.receiving, None
+            process.pins.last_pin_round, process.receiving = process.receiving, None
             process.is_alive = number in self.rows
 
     def expire(self, number: int) -> None:
@@ -167,24 +166,24 @@ class Cluster:
         self.retired.add(segment)
         process.retired_at[segment] = process.clock
 
-    def ask(self, _: int, process: Process) -> None:
+    def start_round(self, _: int, process: Process) -> None:
         for segment in self.retired - self.removed:
             process.retired_at.setdefault(segment, process.clock)
         process.clock += 1
-        asked_at = process.clock
+        started_at = process.clock
         process.clock += self.random.randrange(5)
-        self.last_question += 1
-        process.question = self.last_question
-        process.asked.add(process.question, asked_at)
+        self.last_pin_round += 1
+        process.pin_round = self.last_pin_round
+        process.started.add(process.pin_round, started_at)
 
     def remove(self, number: int, process: Process) -> None:
         rows = {other: row for other, row in self.rows.items() if other != number}
-        question = process.question
-        if question is None or any(answered < question for answered, _ in rows.values()):
+        pin_round = process.pin_round
+        if pin_round is None or any(last < pin_round for last, _ in rows.values()):
             return
-        process.question = None
+        process.pin_round = None
         pinned = pinned_segments(
-            [process.pins.capture(), *(pins for _, pins in rows.values())], process.asked
+            [process.pins.capture(), *(pins for _, pins in rows.values())], process.started
         )
         for segment in list(process.retired_at):
             if not pinned.keeps(segment, process.retired_at[segment]):
@@ -209,10 +208,10 @@ def test_no_reader_loses_a_segment(seed: int, expiring: int) -> None:
     left = cluster.retired - cluster.removed
     collector = cluster.processes[0 if expiring != 0 else 1]
     number = cluster.processes.index(collector)
-    # New readers must not keep what was retired before them: two rounds of questions suffice.
+    # New readers must not keep what was retired before them: two rounds suffice.
     for _ in range(2):
         collector.clock += 1
-        cluster.ask(number, collector)
+        cluster.start_round(number, collector)
         for other, process in enumerate(cluster.processes):
             for _ in range(2):
                 cluster.send(other, process)

@@ -21,7 +21,7 @@ from etagere.engine import ledger, wire, workspace, write_transaction
 from etagere.engine.group_writer import Answer
 from etagere.engine.groups import Writer
 from etagere.engine.interface import Refused, WriteTxn, operation, registered
-from etagere.engine.records import ENCODE
+from etagere.engine.records import ENCODE, RecordKey
 from etagere.engine.wire import Outcome
 from etagere.errors import Refusal
 from etagere.model.base import Command, Part
@@ -238,10 +238,10 @@ def test_buffered_changes_are_bounded(writer: Writer) -> None:
     change = workspace.Workspace.change
 
     def watch(
-        self: workspace.Workspace, at: workspace.At, row: workspace.Row | None, *, cache: bool
+        self: workspace.Workspace, record_key: RecordKey, row: workspace.Row | None, *, cache: bool
     ) -> None:
         nonlocal most
-        change(self, at, row, cache=cache)
+        change(self, record_key, row, cache=cache)
         waiting = [row for rows in self._changed.values() for row in rows.values()]
         most = max(most, sum(len(row[1]) for row in waiting if row is not None))
 

@@ -6,7 +6,7 @@ for processes of several machines, which share a database.
 Pins are taken by every download, so taking, narrowing and closing one must not wait for anything.
 Other processes need not see a pin at once. They have to see it no later than the answer of
 `pinned` that they remove segments by: a driver may publish the pins of its process now and then,
-and answer `pinned` once every live process has published after the question was asked.
+and answer `pinned` once every live process has published after the call.
 """
 
 from __future__ import annotations

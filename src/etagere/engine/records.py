@@ -36,6 +36,7 @@ __all__ = [
     "KeyKind",
     "Layout",
     "R",
+    "RecordKey",
     "Span",
     "total_order",
 ]
@@ -136,6 +137,9 @@ class Collection(Generic[K, R]):
         """Returns the part of a span from `key` on."""
         return Span(max(span.start, self.pack(key)), span.stop)
 
+
+RecordKey = tuple[Collection[Any, Any], bytes]
+"""What identifies a record in the ledger: its collection, and its encoded key there."""
 
 COLLECTIONS: dict[str, Collection[Any, Any]] = {}
 ENCODE: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode

@@ -14,11 +14,9 @@ import apsw
 
 from etagere.config import KIB, MIB
 from etagere.engine import ledger
-from etagere.engine.records import Collection, K, R, Span
+from etagere.engine.records import Collection, K, R, RecordKey, Span
 from etagere.model.base import Record
 
-At = tuple[Collection[Any, Any], bytes]
-"""The place of a record: its collection and its encoded key."""
 Row = tuple[Record, bytes]
 """A record and its encoding."""
 
@@ -50,18 +48,18 @@ class Workspace:
         self._cursor = cursor
         self._changed: dict[Collection[Any, Any], dict[bytes, Row | None]] = {}
         self._changed_bytes = 0
-        self._recent: dict[At, Any] = {}
+        self._recent: dict[RecordKey, Any] = {}
         self._recent_bytes = 0
-        self._less_recent: dict[At, Any] = {}
+        self._less_recent: dict[RecordKey, Any] = {}
 
     # Reading
 
     def get(self, collection: Collection[K, R], key: bytes, *, cache: bool) -> R | None:
-        at = collection, key
-        record: R | None = self._recent.get(at)
+        record_key = collection, key
+        record: R | None = self._recent.get(record_key)
         if record is not None:
             return record
-        older: R | None = self._less_recent.get(at)
+        older: R | None = self._less_recent.get(record_key)
         if older is not None:
             return older
         changed = self._changed.get(collection)
@@ -73,7 +71,7 @@ class Workspace:
             return None
         found = collection.decode(stored[0])
         if cache:
-            self._cache(at, found, len(stored[0]))
+            self._cache(record_key, found, len(stored[0]))
         return found
 
     def get_all(self, collection: Collection[K, R], keys: list[bytes]) -> list[R | None]:
@@ -90,41 +88,41 @@ class Workspace:
         self.store(collection)
         return ledger.scan(self._cursor, collection, span, limit, reverse)
 
-    def _cache(self, at: At, record: Record, size: int) -> None:
+    def _cache(self, record_key: RecordKey, record: Record, size: int) -> None:
         if size > _RECORD_BYTES_MAX:
-            self.forget(at)
+            self.forget(record_key)
             return
         self._recent_bytes += size
         if len(self._recent) >= _CACHED_MAX or self._recent_bytes > _CACHED_BYTES_MAX:
             self._less_recent, self._recent = self._recent, {}
             self._recent_bytes = size
-        self._recent[at] = record
+        self._recent[record_key] = record
 
     # Changing
 
-    def change(self, at: At, row: Row | None, *, cache: bool = True) -> None:
+    def change(self, record_key: RecordKey, row: Row | None, *, cache: bool = True) -> None:
         """Buffers a change; None is a delete."""
-        collection, key = at
+        collection, key = record_key
         changed = self._changed.get(collection)
         if changed is None:
             changed = self._changed[collection] = {}
         changed[key] = row
         self._changed_bytes += _ROW_BYTES
         if row is None:
-            self.forget(at)
+            self.forget(record_key)
         else:
             self._changed_bytes += len(row[1])
             if cache:
-                self._cache(at, row[0], len(row[1]))
+                self._cache(record_key, row[0], len(row[1]))
             else:
-                self.forget(at)
+                self.forget(record_key)
         if self._changed_bytes > _CHANGED_BYTES_MAX:
             self.store_all()
 
-    def forget(self, at: At) -> None:
+    def forget(self, record_key: RecordKey) -> None:
         """Evicts a record that is about to be changed by an operation that may be undone."""
-        self._recent.pop(at, None)
-        self._less_recent.pop(at, None)
+        self._recent.pop(record_key, None)
+        self._less_recent.pop(record_key, None)
 
     def store_all(self) -> None:
         for collection in tuple(self._changed):

@@ -10,8 +10,8 @@ import apsw
 from etagere.engine import ledger
 from etagere.engine.group_writer import Hook
 from etagere.engine.interface import Guard
-from etagere.engine.records import ENCODE, Collection, K, R, Span
-from etagere.engine.workspace import At, Row, Workspace
+from etagere.engine.records import ENCODE, Collection, K, R, RecordKey, Span
+from etagere.engine.workspace import Row, Workspace
 
 _BUFFERED_MAX: Final = 1_024
 _CACHED_MAX: Final = 16
@@ -48,7 +48,7 @@ class WriteTransaction:
         self._workspace = workspace
         # Buffered writes; a row of None is a delete. None instead of the dictionary means that the
         # operation writes to the database.
-        self._buffered: dict[At, Row | None] | None = {}
+        self._buffered: dict[RecordKey, Row | None] | None = {}
         self._now: int | None = None
         self._stamp: int | None = None
         self.hooks: list[Hook] | None = None
@@ -116,17 +116,17 @@ class WriteTransaction:
             self.hooks = []
         self.hooks.append((hook, argument))
 
-    def _change(self, at: At, row: Row | None) -> None:
+    def _change(self, record_key: RecordKey, row: Row | None) -> None:
         if self._buffered is None:
-            self._store(at, row)
+            self._store(record_key, row)
             return
-        self._buffered[at] = row
+        self._buffered[record_key] = row
         if len(self._buffered) > _BUFFERED_MAX:
             self._write_through()
 
-    def _store(self, at: At, row: Row | None) -> None:
-        collection, key = at
-        self._workspace.forget(at)
+    def _store(self, record_key: RecordKey, row: Row | None) -> None:
+        collection, key = record_key
+        self._workspace.forget(record_key)
         sql = ledger.statements(collection)
         if row is None:
             self._cursor.execute(sql.delete, (key,))
@@ -139,8 +139,8 @@ class WriteTransaction:
         self._cursor.execute("SAVEPOINT operation")
         held, self._buffered = self._buffered or {}, None
         self._group.changed()
-        for at in held:
-            self._workspace.forget(at)
+        for record_key in held:
+            self._workspace.forget(record_key)
         puts: dict[Collection[Any, Any], list[tuple[bytes, bytes]]] = {}
         for (collection, key), row in held.items():
             if row is None:
@@ -159,8 +159,8 @@ class WriteTransaction:
             change = self._workspace.change
             # A bulk change would evict what other operations need from the cache.
             cache = len(self._buffered) <= _CACHED_MAX
-            for at, row in self._buffered.items():
-                change(at, row, cache=cache)
+            for record_key, row in self._buffered.items():
+                change(record_key, row, cache=cache)
 
     def undo(self) -> None:
         if self._buffered is None:

@@ -24,8 +24,8 @@ from etagere.coordination.postgres.nodes import NodeState
 from etagere.data_directory import CannotUse
 from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES
 from etagere.engine.interface import Fault, FaultReason, ReadTxn
-from etagere.engine.postgres.adding import RecordsToAdd
-from etagere.engine.postgres.copying import SnapshotReading, snapshot_reading
+from etagere.engine.postgres.bulk_insert import BulkInsert
+from etagere.engine.postgres.copying import SnapshotReader, open_snapshot
 from etagere.engine.postgres.running_transactions import wait_for_running_transactions
 from etagere.engine.records import ENCODE, Collection
 from etagere.jobs.moves import task_of
@@ -173,8 +173,8 @@ class AccountMover:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     @contextlib.contextmanager
-    def _snapshot(self) -> Iterator[SnapshotReading]:
-        with snapshot_reading(self._source.ledger.database) as snapshot:
+    def _snapshot(self) -> Iterator[SnapshotReader]:
+        with open_snapshot(self._source.ledger.database) as snapshot:
             snapshot.require_primary()
             yield snapshot
 
@@ -244,7 +244,7 @@ class AccountMover:
         deadline = time.monotonic() + _EARLIER_DATA_SECONDS_MAX
         while True:
             move = (await self._locate(self._target)).move
-            with snapshot_reading(self._target.ledger.database) as target:
+            with open_snapshot(self._target.ledger.database) as target:
                 left = find_deleted(target, resources)
             if not left and (move is None or move.is_purged):
                 return
@@ -308,7 +308,7 @@ class AccountMover:
             snapshot = stack.enter_context(self._snapshot())
             # After the snapshot: jobs change records of the account until then.
             version = await self._new_version()
-            records = stack.enter_context(RecordsToAdd(self._target.ledger.database, version))
+            records = stack.enter_context(BulkInsert(self._target.ledger.database, version))
             ids = CopyIds(move.move_id)
             await AccountCopier(snapshot, self._extents, ids, records.add, self._account).run()
             await self._extents.sync()
@@ -349,7 +349,7 @@ class AccountMover:
                 raise CannotUse(f"{pending} copies to {self._account} are pending; try later")
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    def _require_open_segments(self, records: RecordsToAdd) -> None:
+    def _require_open_segments(self, records: BulkInsert) -> None:
         """Raises `Fault` if a segment with copies has been sealed, because this process was
         considered dead."""
         keys = [SEGMENTS.pack((number,)) for number in sorted(self._extents.segments())]

@@ -153,7 +153,7 @@ class ClusterStorage:
             name=name,
             schema=self.database.schema,
             on_draining=on_draining,
-            replaces=True,
+            replaces_predecessor=True,
         )
         for _ in range(_JOIN_ATTEMPTS_MAX - 1):
             try:

@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 
 from etagere.engine.postgres import schema
-from etagere.engine.postgres.acquiring import Acquisition, Hold, Needs, StatementKind
+from etagere.engine.postgres.acquiring import Acquisition, LockLevel, StatementKind, WantedLocks
 from etagere.engine.postgres.pipeline import Pipeline
-from etagere.engine.postgres.record_cache import ABSENT, At, Remembered
-from etagere.engine.records import Collection
+from etagere.engine.postgres.record_cache import ABSENT, CachedRecord
+from etagere.engine.records import Collection, RecordKey
 from tests.engine.samples import ITEMS, NAMED, Item
 
-_READ, _SHARED, _EXCLUSIVE = Hold.READ, Hold.SHARED, Hold.EXCLUSIVE
+_READ, _SHARED, _EXCLUSIVE = LockLevel.READ, LockLevel.SHARED, LockLevel.EXCLUSIVE
 
 
 class SentStatements:
@@ -27,8 +27,8 @@ class SentStatements:
         self.sql.append(sql)
 
 
-def look_up(at: At) -> Remembered:
-    return ABSENT if b"absent" in at[1] else Remembered(1, Item(), 1)
+def look_up(record_key: RecordKey) -> CachedRecord:
+    return ABSENT if b"absent" in record_key[1] else CachedRecord(1, Item(), 1)
 
 
 @pytest.mark.parametrize("skip_locked", [False, True])
@@ -36,7 +36,7 @@ def test_locks_are_taken_in_the_order_of_collections_and_keys(skip_locked: bool)
     """So two groups that need the same records never wait for each other, whatever kinds of locks
     they need on them."""
     assert ITEMS.name < NAMED.name
-    wanted: list[tuple[Collection[Any, Any], bytes, Hold]] = [
+    levels: list[tuple[Collection[Any, Any], bytes, LockLevel]] = [
         (ITEMS, b"a", _EXCLUSIVE),
         (ITEMS, b"b", _EXCLUSIVE),
         (ITEMS, b"c", _SHARED),
@@ -47,13 +47,13 @@ def test_locks_are_taken_in_the_order_of_collections_and_keys(skip_locked: bool)
     ]
     random.seed(1)
     for _ in range(5):
-        random.shuffle(wanted)
-        needs: Needs = {(collection, key): hold for collection, key, hold in wanted}
+        random.shuffle(levels)
+        wanted: WantedLocks = {(collection, key): level for collection, key, level in levels}
         pipeline = SentStatements()
         acquisition = Acquisition(cast("Pipeline", pipeline), look_up, skip_locked=skip_locked)
-        sent = acquisition.send(needs)
+        sent = acquisition.send(wanted)
         reading = [each for each in sent if each.kind is StatementKind.READ]
-        assert [(each.collection, each.keys, each.hold) for each in reading] == [
+        assert [(each.collection, each.keys, each.level) for each in reading] == [
             (ITEMS, [b"a", b"b"], _EXCLUSIVE),
             (ITEMS, [b"c", b"d absent"], _SHARED),
             (ITEMS, [b"e"], _EXCLUSIVE),

@@ -144,7 +144,7 @@ def test_heartbeats_come_first(
 
     async def main() -> None:
         coordinator = await asyncio.to_thread(
-            joining(role.dsn, postgresql_schema, on_lost=lambda: lost.append("process"))
+            joining(role.dsn, postgresql_schema, on_declared_dead=lambda: lost.append("process"))
         )
         engine = PostgresEngine(
             _DIRECTORY,

@@ -43,7 +43,7 @@ def test_a_former_holder_changes_nothing(writers: tuple[PostgresWriter, Postgres
     write_directly(one, take_task, TakeTask(FILE_TASK, TaskHolder(1, "one")))
     assert [answer.outcome for answer in one.run_group([add("first", 1)])] == [Outcome.RESULT]
     write_directly(other, take_task, TakeTask(FILE_TASK, TaskHolder(2, "two")))
-    # The first writer remembers the epoch that it had. Others in its group are not affected.
+    # The first writer has cached the epoch that it had. Others in its group are not affected.
     group = [add("second", 1), add("third", 0), add("fourth", 2)]
     assert [answer.outcome for answer in one.run_group(group)] == [
         Outcome.REFUSED,

@@ -32,7 +32,7 @@ class Host:
 
 def first(host: Host, clock: int = START) -> Fence:
     """Returns the first row of a new ledger."""
-    return fence.renewed(Reading(clock, Fence(0, 0, "", None)), "01", host, None)
+    return fence.next_fence(Reading(clock, Fence(0, 0, "", None)), "01", host, None)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_a_stored_row_is_read_back() -> None:
     row = first(Host("a", 5))
     at, timeline, time, renewals = fence.parameters(row)
     assert renewals == row.renewals - 1
-    assert fence.reading(START, at, row.renewals, timeline, time) == Reading(START, row)
-    assert fence.reading(START, 0, 0, "", b"") == Reading(START, Fence(0, 0, "", None))
+    assert fence.decode_reading(START, at, row.renewals, timeline, time) == Reading(START, row)
+    assert fence.decode_reading(START, 0, 0, "", b"") == Reading(START, Fence(0, 0, "", None))
 
 
 @pytest.mark.parametrize("next_host", [Host("a", 0), Host("b", 999)])
@@ -74,7 +74,7 @@ def test_time_follows_the_clock_of_the_database(next_host: Host) -> None:
         clock = START + step * TICKS_PER_SECOND
         next_host.ticks += TICKS_PER_SECOND + step  # not exact
         before = Reading(clock, row)
-        row = fence.renewed(before, "01", next_host, None)
+        row = fence.next_fence(before, "01", next_host, None)
         assert Reading(clock, row).instant == before.instant
         assert before.instant.now == clock
 
@@ -86,7 +86,7 @@ def test_the_machine_that_renewed_it_continues_the_time_after_a_jump(jump: int) 
     host.ticks += TICKS_PER_SECOND
     jumped = Reading(START + TICKS_PER_SECOND + jump, row)
     assert not jumped.is_valid("01") or jump == -1
-    after = Reading(jumped.clock, fence.renewed(jumped, "01", host, None))
+    after = Reading(jumped.clock, fence.next_fence(jumped, "01", host, None))
     assert after.is_valid("01")
     assert abs(after.instant.steady_now - START - TICKS_PER_SECOND) <= (
         1 if jump == -1 else TICKS_PER_SECOND * SLEW_PPM_MAX // 1_000_000
@@ -99,14 +99,14 @@ def test_another_machine_continues_the_time_after_a_jump_if_it_saw_the_row_befor
     seen = Observation(row.renewals, "b", 777, START + TICKS_PER_MILLISECOND)
     other.ticks += 10 * TICKS_PER_SECOND
     jumped = Reading(START + HOUR, row)
-    after = Reading(jumped.clock, fence.renewed(jumped, "01", other, seen))
+    after = Reading(jumped.clock, fence.next_fence(jumped, "01", other, seen))
     passed = after.instant.steady_now - START
     assert passed == 10 * TICKS_PER_SECOND + TICKS_PER_MILLISECOND
 
 
 def _renewed_elsewhere(read: Reading) -> Reading:
     """Returns a reading after another machine has renewed the row."""
-    return Reading(read.clock, fence.renewed(read, "01", Host("b", 1), None))
+    return Reading(read.clock, fence.next_fence(read, "01", Host("b", 1), None))
 
 
 def test_after_a_long_time_without_nodes_the_clock_is_followed_but_not_backwards() -> None:
@@ -127,7 +127,7 @@ def test_the_clock_of_a_new_primary_may_be_behind(behind: int, boot_id: str) -> 
     host = Host(boot_id, int(fence.NEW_PRIMARY_SECONDS * TICKS_PER_SECOND))
     waited = START + int(fence.NEW_PRIMARY_SECONDS * TICKS_PER_SECOND)
     promoted = Reading(waited - behind, row)
-    after = Reading(promoted.clock, fence.renewed(promoted, "02", host, None))
+    after = Reading(promoted.clock, fence.next_fence(promoted, "02", host, None))
     assert after.is_valid("02")
     assert after.instant.now >= last.now
     assert after.instant.steady_now >= last.steady_now
@@ -139,7 +139,7 @@ def test_the_time_does_not_run_behind_what_was_used() -> None:
     row = first(host)
     used = START + 5 * TICKS_PER_MILLISECOND
     read = Reading(START + TICKS_PER_MILLISECOND, row)
-    after = Reading(read.clock, fence.renewed(read, "01", host, None, floor=used))
+    after = Reading(read.clock, fence.next_fence(read, "01", host, None, floor=used))
     assert after.instant.now == used
 
 
@@ -153,7 +153,7 @@ def test_a_step_of_the_time_is_taken_by_any_machine_that_renews_it() -> None:
         other.ticks += TICKS_PER_SECOND
         clock += TICKS_PER_SECOND
         renewing = (host, other)[second % 2] if second else host
-        row = fence.renewed(Reading(clock, row), "01", renewing, None)
+        row = fence.next_fence(Reading(clock, row), "01", renewing, None)
     instant = Reading(clock, row).instant
     assert abs(instant.now - clock) < TICKS_PER_SECOND
     assert abs(instant.steady_now - START - 60 * TICKS_PER_SECOND) < TICKS_PER_SECOND // 10
@@ -163,11 +163,11 @@ def test_the_time_is_not_set_back_after_a_jump() -> None:
     """The clock may have been read at any time between the query and its result."""
     host = Host("a", 0)
     host.ticks = 700
-    row = fence.renewed(Reading(START, Fence(0, 0, "", None)), "01", host, None, asked_at=100)
+    row = fence.next_fence(Reading(START, Fence(0, 0, "", None)), "01", host, None, asked_at=100)
     seen = Reading(START + 5_000, row)
     host.ticks = 700 + 5_000
     jumped = Reading(seen.clock - HOUR, row)
     after = Reading(
-        jumped.clock, fence.renewed(jumped, "01", host, None, asked_at=host.ticks - 700)
+        jumped.clock, fence.next_fence(jumped, "01", host, None, asked_at=host.ticks - 700)
     )
     assert seen.instant.now <= after.instant.now <= seen.instant.now + 700

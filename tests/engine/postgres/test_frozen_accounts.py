@@ -67,7 +67,7 @@ def test_only_writes_to_a_frozen_account_are_refused(
     writers: tuple[TestWriter, TestWriter],
 ) -> None:
     one, other = writers
-    # The other writer remembers that the account is not moving.
+    # The other writer has cached that the account is not moving.
     assert outcomes(other, add("first", FROZEN)) == [Outcome.RESULT]
     freeze(one)
     for number, writer in enumerate(writers):
@@ -157,7 +157,7 @@ def test_it_waits_for_no_transaction_that_began_later_nor_for_readers(database: 
     with (
         connect_writer(database) as connection,
         connection.transaction(),
-        copying.snapshot_reading(database) as snapshot,
+        copying.open_snapshot(database) as snapshot,
     ):
         # It will see what is stored now.
         connection.execute("SELECT 1")

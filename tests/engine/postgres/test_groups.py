@@ -164,7 +164,7 @@ def test_a_write_that_was_not_predicted_is_seen(pair: list[TestWriter]) -> None:
     assert outcomes == [None, Item(number=7), None, 8]
 
 
-def test_a_deleted_record_is_not_remembered(pair: list[TestWriter]) -> None:
+def test_a_deleted_record_is_not_cached(pair: list[TestWriter]) -> None:
     one, other = pair
     one.write(samples.put_item, PutItem("name", Item(number=1)))
     other.write(samples.delete_item, Key("name"))
@@ -193,7 +193,7 @@ def test_long_operations_are_in_groups_of_their_own(pair: list[TestWriter]) -> N
 def test_round_trips_and_wrong_predictions_are_counted(pair: list[TestWriter]) -> None:
     one, other = pair
     one.write(samples.count_up, Key("key"))
-    for _ in range(2):  # the second time, it remembers what it has written itself
+    for _ in range(2):  # the second time, it has cached what it has written itself
         assert other.write(samples.count_up, Key("key")) >= 2
     other.write(samples.take_items, Claim(1))
     counters = other.counters

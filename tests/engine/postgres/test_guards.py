@@ -13,9 +13,9 @@ import pytest
 from etagere.clock import TICKS_PER_SECOND
 from etagere.engine.interface import EXCLUSIVE, WriteTxn, operation
 from etagere.engine.postgres import connecting, transaction
-from etagere.engine.postgres.acquiring import Needs
-from etagere.engine.postgres.record_cache import At
+from etagere.engine.postgres.acquiring import WantedLocks
 from etagere.engine.postgres.transaction import GroupTransaction
+from etagere.engine.records import RecordKey
 from tests.engine import samples
 from tests.engine.postgres.writers import rows, writers
 from tests.engine.samples import ITEMS, NAMED, STAMPED, Item, Key, PutItem, PutNamed
@@ -77,7 +77,7 @@ def test_stamps_increase_over_changes_without_a_stamp(
     """The stamps of a writer may be ahead of those of others, as after a clock was set back."""
     with writers(postgresql_dsn, ledger_schema, 2) as (ahead, other):
         stamp = other.write(samples.stamp_record, Key("other")).stamp
-        ahead._keepalive.stamps.last = stamp + 5 * TICKS_PER_SECOND
+        ahead._renewals.stamps.last = stamp + 5 * TICKS_PER_SECOND
         first = ahead.write(samples.stamp_record, Key("key")).stamp
         other.write(keep_stamped, Key("key"))
         assert other.write(samples.stamp_record, Key("key")).stamp > first
@@ -108,11 +108,11 @@ def test_records_are_read_again_after_late_locks(
     follow: Callable[[WriteTxn, Key], int],
 ) -> None:
     """An operation of the same group has read the record before the lock was taken."""
-    hold, path = GroupTransaction.hold, f"-c search_path={ledger_schema}"
+    acquire, path = GroupTransaction.acquire, f"-c search_path={ledger_schema}"
 
-    def hold_and_interfere(transaction: GroupTransaction, needs: Needs) -> set[At]:
+    def acquire_and_interfere(transaction: GroupTransaction, wanted: WantedLocks) -> set[RecordKey]:
         monkeypatch.undo()
-        changed = hold(transaction, needs)
+        changed = acquire(transaction, wanted)
         with psycopg.connect(postgresql_dsn, options=path) as other:
             other.execute("SELECT FROM test_named FOR UPDATE")
             other.execute(
@@ -127,7 +127,7 @@ def test_records_are_read_again_after_late_locks(
             (samples.put_item, PutItem("pointer")),
             (samples.put_item, PutItem("child")),
         )
-        monkeypatch.setattr(GroupTransaction, "hold", hold_and_interfere)
+        monkeypatch.setattr(GroupTransaction, "acquire", acquire_and_interfere)
         assert two.group((samples.send_maybe, Key("child")), (follow, Key("child")))[1] == 11
 
 

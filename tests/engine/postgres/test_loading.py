@@ -16,7 +16,7 @@ from etagere.engine import timeline
 from etagere.engine.direct import write_directly
 from etagere.engine.interface import EXCLUSIVE, Fault, WriteTxn, operation
 from etagere.engine.postgres.connecting import Database
-from etagere.engine.postgres.copying import snapshot_reading
+from etagere.engine.postgres.copying import open_snapshot
 from etagere.engine.postgres.groups import PostgresWriter
 from etagere.engine.postgres.loading import LedgerExists, LoadUnderWay, PostgresLoad
 from etagere.engine.postgres.opening import LedgerIncomplete, NoLedger, require_ledger
@@ -82,7 +82,7 @@ def test_times_and_records_continue(database: Database) -> None:
     assert (first.before, last.before) == (Item("a"), Item(name))
     assert time.now <= first.now <= last.now
     assert time.last_stamp < first.stamp < last.stamp
-    with snapshot_reading(database) as snapshot:
+    with open_snapshot(database) as snapshot:
         back = snapshot.timeline(clock)
         assert [key for key, _ in snapshot.rows(ITEMS)] == sorted(key for key, _ in rows)
     assert timeline.instant_from(back, clock).now >= last.now
@@ -105,7 +105,7 @@ def test_a_load_is_exclusive_and_all_or_nothing(database: Database) -> None:
         assert load.begin(b"third", "elsewhere") == (b"id", "bodies", False)
         load.prepare(1)
         load.finish(time)
-    with snapshot_reading(database) as snapshot:
+    with open_snapshot(database) as snapshot:
         assert not list(snapshot.rows(ITEMS))
     with loading(database) as load, pytest.raises(LedgerExists):
         load.begin(b"id", "bodies")

@@ -18,8 +18,8 @@ from etagere.engine.postgres.optimistic import (
     Validation,
     run_optimistically,
 )
-from etagere.engine.postgres.record_cache import ABSENT, At, RecordCache, Remembered
-from etagere.engine.records import Span
+from etagere.engine.postgres.record_cache import ABSENT, CachedRecord, RecordCache
+from etagere.engine.records import RecordKey, Span
 from etagere.engine.timeline import Instant
 from etagere.errors import Refusal
 from tests.engine.samples import ITEMS, Item
@@ -46,19 +46,19 @@ class ModelDatabase:
                 state[key] = self._version, item
         self.states.append(state)
 
-    def current(self, key: str) -> Remembered:
+    def current(self, key: str) -> CachedRecord:
         row = self.states[-1].get(key)
-        return ABSENT if row is None else Remembered(*row, size=1)
+        return ABSENT if row is None else CachedRecord(*row, size=1)
 
     def validate(self, txn: RecordingTxn, cache: RecordCache) -> Validation:
         """Does what the statement does: returns new records only where the version differs."""
-        entries: dict[At, Remembered] = dict(txn.seen)
-        for at in (*txn.seen, *txn.unknown):
-            current = self.current(ITEMS.unpack(at[1])[0])
-            known = entries.get(at)
+        entries: dict[RecordKey, CachedRecord] = dict(txn.seen)
+        for record_key in (*txn.seen, *txn.unknown):
+            current = self.current(ITEMS.unpack(record_key[1])[0])
+            known = entries.get(record_key)
             if known is None or known.version != current.version:
-                entries[at] = current
-                cache.put(at, current)
+                entries[record_key] = current
+                cache.put(record_key, current)
         return Validation(entries, Instant(self.now, self.now + 1))
 
 
@@ -175,7 +175,7 @@ def test_a_read_returns_the_result_of_one_snapshot_that_is_not_older(steps: Any)
             assert got == expected
 
 
-def test_what_is_remembered_costs_one_validation_and_one_run() -> None:
+def test_what_is_cached_costs_one_validation_and_one_run() -> None:
     database, cache = ModelDatabase(), RecordCache()
     database.commit({"a": Item("b", 1), "b": Item("", 2)})
     runs = 0

@@ -17,7 +17,7 @@ import pytest
 from etagere.clock import SystemClock
 from etagere.config import Config
 from etagere.engine.interface import Fault, FaultReason, ReadTxn
-from etagere.engine.postgres import fence_renewal, snapshot_pool, snapshots, validator
+from etagere.engine.postgres import fence_renewal, snapshot_connection, snapshot_pool, validator
 from etagere.engine.postgres.connecting import Database
 from etagere.engine.postgres.engine import PostgresEngine
 from tests.clusters.postgresql import PostgresServer, postgresql
@@ -205,7 +205,7 @@ def _shorten_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validator, "ANSWER_SECONDS_MAX", 0.4)
     monkeypatch.setattr(validator, "RENEW_SECONDS_MAX", 0.2)
     monkeypatch.setattr(snapshot_pool, "READ_SECONDS_MAX", 1.0)
-    monkeypatch.setattr(snapshots, "ANSWER_SECONDS_MAX", 0.4)
+    monkeypatch.setattr(snapshot_connection, "ANSWER_SECONDS_MAX", 0.4)
     monkeypatch.setattr(fence_renewal, "ANSWER_SECONDS_MAX", 0.4)
 
 
@@ -269,7 +269,7 @@ def test_reads_that_wait_for_each_other_fail_in_a_bounded_time(
     nowhere = Database("host=127.0.0.1 port=1")
 
     async def main() -> None:
-        renewer = fence_renewal.FenceRenewer(nowhere, SystemClock())
+        renewer = fence_renewal.OnDemandFenceRenewer(nowhere, SystemClock())
         pool = snapshot_pool.SnapshotPool(nowhere, Config(), renewer, {"short": 3}, lambda: True)
         reads = [pool.run("short", samples.get_item, "a") for _ in range(60)]
         began = time.monotonic()
@@ -294,15 +294,17 @@ def test_nothing_is_read_from_a_server_with_an_old_fence(
         ledger.commit({"a": Item("x", 1)})
     database = ledger.database
     ledger = RawLedger(database)
-    renew = fence_renewal.FenceRenewer.renew
+    renew = fence_renewal.OnDemandFenceRenewer.renew
 
     async def main() -> None:
         async with opened(database) as engine:
             await _read_for(engine, 0.1)
-            monkeypatch.setattr(fence_renewal.FenceRenewer, "renew", lambda _: "no standby answers")
+            monkeypatch.setattr(
+                fence_renewal.OnDemandFenceRenewer, "renew", lambda _: "no standby answers"
+            )
             ledger.execute("UPDATE fence SET at = at - 40000000")
             await _require_unavailable(engine)
-            monkeypatch.setattr(fence_renewal.FenceRenewer, "renew", renew)
+            monkeypatch.setattr(fence_renewal.OnDemandFenceRenewer, "renew", renew)
             assert await _read_for(engine, 0.1)
 
     asyncio.run(main())

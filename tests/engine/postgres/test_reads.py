@@ -132,7 +132,7 @@ def test_refusals_and_bugs_are_those_of_a_snapshot(
         caplog.clear()
         ledger.commit({"name": Item("", 1)})
         assert await engine.read(samples.read_badly, "name") == 1
-        assert not caplog.records, "the failure on what was remembered is not logged"
+        assert not caplog.records, "the failure on cached records is not logged"
 
     _run(ledger, body)
 
@@ -235,7 +235,7 @@ def test_reads_that_are_cancelled_disturb_no_others(ledger: RawLedger) -> None:
 
 
 def test_versions_are_compared_exactly(ledger: RawLedger) -> None:
-    """Versions may be as large as a stamp can be, and older than one that is remembered."""
+    """Versions may be as large as a stamp can be, and older than one that is cached."""
 
     async def body(engine: PostgresEngine) -> None:
         for version in (UINT_MAX, 1, 2**40, 2):

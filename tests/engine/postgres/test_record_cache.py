@@ -1,53 +1,53 @@
-"""What a process remembers of records: bounded in number and in bytes."""
+"""The cache of records: bounded in number and in bytes."""
 
 from __future__ import annotations
 
 from etagere.engine.postgres.record_cache import (
     ABSENT,
     RECORD_BYTES_MAX,
-    At,
+    CachedRecord,
     RecordCache,
-    Remembered,
-    remembered,
+    decode_cached,
 )
+from etagere.engine.records import RecordKey
 from tests.engine.samples import ITEMS, Item
 
 
-def _at(number: int) -> At:
+def _record_key(number: int) -> RecordKey:
     return ITEMS, ITEMS.pack((f"{number:06}",))
 
 
-def test_present_and_absent_records_are_remembered() -> None:
+def test_present_and_absent_records_are_cached() -> None:
     cache = RecordCache()
-    assert cache.get(_at(1)) is None
-    entry = remembered(ITEMS, 7, ITEMS.encode(Item("text", 3)))
+    assert cache.get(_record_key(1)) is None
+    entry = decode_cached(ITEMS, 7, ITEMS.encode(Item("text", 3)))
     assert (entry.version, entry.record) == (7, Item("text", 3))
     assert entry.size == len(ITEMS.encode(Item("text", 3)))
-    cache.put(_at(1), entry)
-    cache.put(_at(2), ABSENT)
-    assert cache.get(_at(1)) is entry
-    assert cache.get(_at(2)) is ABSENT
-    cache.forget(_at(1))
-    assert cache.get(_at(1)) is None
+    cache.put(_record_key(1), entry)
+    cache.put(_record_key(2), ABSENT)
+    assert cache.get(_record_key(1)) is entry
+    assert cache.get(_record_key(2)) is ABSENT
+    cache.forget(_record_key(1))
+    assert cache.get(_record_key(1)) is None
     cache.clear()
-    assert cache.get(_at(2)) is None
+    assert cache.get(_record_key(2)) is None
 
 
 def test_the_number_of_records_is_bounded_and_those_in_use_stay() -> None:
     cache = RecordCache(generation_records_max=10)
     for number in range(1000):
-        cache.put(_at(number), Remembered(number, None, 0))
-        assert cache.get(_at(0)) == Remembered(0, None, 0)
-        assert cache.get(_at(number)) == Remembered(number, None, 0)
+        cache.put(_record_key(number), CachedRecord(number, None, 0))
+        assert cache.get(_record_key(0)) == CachedRecord(0, None, 0)
+        assert cache.get(_record_key(number)) == CachedRecord(number, None, 0)
         assert len(cache) <= 20
-    assert cache.get(_at(500)) is None
+    assert cache.get(_record_key(500)) is None
 
 
 def test_the_bytes_are_bounded() -> None:
     cache = RecordCache(generation_bytes_max=100_000)
     for number in range(1000):
-        cache.put(_at(number), Remembered(1, None, 10_000))
-    held = [number for number in range(1000) if cache.get(_at(number)) is not None]
+        cache.put(_record_key(number), CachedRecord(1, None, 10_000))
+    held = [number for number in range(1000) if cache.get(_record_key(number)) is not None]
     assert 9 <= len(held) <= 20
     assert held[-1] == 999
 
@@ -61,15 +61,15 @@ def test_the_bytes_of_keys_count() -> None:
 
 def test_a_record_that_is_replaced_counts_once() -> None:
     cache = RecordCache(generation_bytes_max=100_000)
-    cache.put(_at(0), Remembered(1, None, 10_000))
+    cache.put(_record_key(0), CachedRecord(1, None, 10_000))
     for version in range(1000):
-        cache.put(_at(1), Remembered(version, None, 10_000))
-    assert cache.get(_at(0)) is not None
+        cache.put(_record_key(1), CachedRecord(version, None, 10_000))
+    assert cache.get(_record_key(0)) is not None
     assert len(cache) == 2
 
 
-def test_a_long_record_is_not_remembered_and_replaces_the_one_before() -> None:
+def test_a_long_record_is_not_cached_and_replaces_the_one_before() -> None:
     cache = RecordCache()
-    cache.put(_at(0), Remembered(1, None, 10))
-    cache.put(_at(0), Remembered(2, None, RECORD_BYTES_MAX + 1))
-    assert cache.get(_at(0)) is None
+    cache.put(_record_key(0), CachedRecord(1, None, 10))
+    cache.put(_record_key(0), CachedRecord(2, None, RECORD_BYTES_MAX + 1))
+    assert cache.get(_record_key(0)) is None

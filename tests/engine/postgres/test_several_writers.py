@@ -9,7 +9,7 @@ import time
 from typing import Any, NamedTuple
 
 from etagere.engine.interface import Conflict, Refused
-from etagere.engine.postgres.stamps import GRID
+from etagere.engine.postgres.stamps import SLOTS_MAX
 from tests.engine import samples
 from tests.engine.postgres.writers import Operation, TestWriter, rows, writers
 from tests.engine.samples import ITEMS, Claim, Instant, Item, Key, PutItem, Transfer
@@ -161,7 +161,7 @@ def test_every_writer_has_its_slot(postgresql_dsn: str, ledger_schema: str) -> N
     with writers(postgresql_dsn, ledger_schema, 3) as made:
         stamps = [writer.write(samples.stamp_record, Key("key")).stamp for writer in [*made, *made]]
         assert stamps == sorted(set(stamps))
-        assert {stamp % GRID for stamp in stamps} == {0, 1, 2}
+        assert {stamp % SLOTS_MAX for stamp in stamps} == {0, 1, 2}
         owners = "SELECT count(DISTINCT owner) FROM writers WHERE owner IS NOT NULL"
         assert rows(postgresql_dsn, ledger_schema, owners) == [(3,)]
         last = rows(postgresql_dsn, ledger_schema, "SELECT version FROM test_stamped")

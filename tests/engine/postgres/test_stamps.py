@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from etagere.engine.postgres.stamps import GRID, NotReserved, StampSource, next_stamp
+from etagere.engine.postgres.stamps import SLOTS_MAX, NotReserved, StampSource, next_stamp
 
 _FOREVER = 1 << 62
 
@@ -36,12 +36,12 @@ def test_the_next_stamp_is_the_first_possible() -> None:
     random.seed(1)
     for _ in range(2_000):
         time, last = random.randrange(10_000), random.randrange(10_000)
-        slot = random.randrange(GRID)
+        slot = random.randrange(SLOTS_MAX)
         stamp = next_stamp(time, last, slot)
         assert stamp >= time
         assert stamp > last
-        assert stamp % GRID == slot
-        assert stamp - GRID < max(time, last + 1)
+        assert stamp % SLOTS_MAX == slot
+        assert stamp - SLOTS_MAX < max(time, last + 1)
 
 
 def test_writers_never_issue_the_same_stamp() -> None:
@@ -56,7 +56,7 @@ def test_writers_never_issue_the_same_stamp() -> None:
         issued.append(stamp)
     assert len(set(issued)) == len(issued)
     for source in sources:
-        mine = [stamp for stamp in issued if stamp % GRID == source.slot]
+        mine = [stamp for stamp in issued if stamp % SLOTS_MAX == source.slot]
         assert all(earlier < later for earlier, later in itertools.pairwise(mine))
 
 
@@ -80,4 +80,4 @@ def test_a_successor_starts_above_the_reservation_of_its_predecessor() -> None:
 
 def test_slots_are_limited() -> None:
     with pytest.raises(ValueError, match="slot 1000"):
-        StampSource(GRID, 0, 0)
+        StampSource(SLOTS_MAX, 0, 0)

@@ -21,7 +21,7 @@ from etagere.engine.interface import Fault, FaultReason, Unknown, WriteTxn, oper
 from etagere.engine.postgres import groups
 from etagere.engine.postgres.connecting import Database, connect_writer
 from etagere.engine.postgres.pipeline import Pipeline
-from etagere.engine.postgres.writer import OpeningWriter
+from etagere.engine.postgres.writer import LazyPostgresWriter
 from etagere.model.base import Command
 from tests.clusters.postgresql import PostgresServer, postgresql
 from tests.engine import samples
@@ -194,7 +194,7 @@ def test_a_writer_that_starts_without_a_database(server: PostgresServer, schema:
     group = [request(samples.count_up, Key("key"))]
     server.stop()
     try:
-        writer = OpeningWriter(Database(server.dsn, schema), Config(), SystemClock())
+        writer = LazyPostgresWriter(Database(server.dsn, schema), Config(), SystemClock())
         outcome = outcome_of(samples.count_up, writer.run_group(group)[0])
         assert isinstance(outcome, Fault)
         assert outcome.reason is FaultReason.UNAVAILABLE
@@ -333,10 +333,10 @@ def test_a_writer_whose_slot_was_taken_takes_another(
     server: PostgresServer, writer: TestWriter, schema: str
 ) -> None:
     before = writer.write(samples.stamp_record, Key("key")).stamp
-    until = writer._keepalive.stamps.reserved_until
+    until = writer._renewals.stamps.reserved_until
     with psycopg.connect(server.dsn, options=f"-c search_path={schema}") as connection:
         connection.execute("UPDATE writers SET owner = 'another'")
-    eventually(lambda: writer._keepalive.stamps.slot == 1, "another slot")
+    eventually(lambda: writer._renewals.stamps.slot == 1, "another slot")
     after = writer.write(samples.stamp_record, Key("key")).stamp
     assert after > before
     assert after % 1_000 == 1

@@ -19,9 +19,9 @@ from etagere.coordination.interface import CoordinatorUnavailable, PinnedSegment
 from etagere.coordination.pins import CountedPin
 from etagere.coordination.postgres import statements
 from etagere.coordination.postgres.published import (
-    AskedQuestions,
     PublishedPins,
     SharedPins,
+    StartedPinRounds,
     pinned_segments,
 )
 from etagere.coordination.postgres.session import ANSWER_SECONDS_MAX, DeclaredDead, Session
@@ -66,52 +66,57 @@ class PostgresCoordinator:
         node: str = "",
         name: str = "process",
         schema: str = postgresql.SCHEMA,
-        on_lost: Callable[[], None] = exit_process,
+        on_declared_dead: Callable[[], None] = exit_process,
         on_draining: Callable[[bool], None] = lambda _: None,
         timing: Timing | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
-        replaces: bool = False,
+        replaces_predecessor: bool = False,
     ) -> None:
         """Joins the cluster; waits for the database, and may raise `CoordinatorUnavailable`.
 
-        `replaces`: no other process of the node has this name, so that one with the same name is a
-        predecessor that has ended. Nobody has to wait until its membership expires.
+        `replaces_predecessor`: no other process of the node has this name, so that one with the
+        same name is a predecessor that has ended. Nobody has to wait until its membership expires.
 
-        `on_lost` is called when this process was declared dead, and `on_draining` when its node
-        is drained or resumed; both are called by another thread."""
+        `on_declared_dead` is called when this process was declared dead, and `on_draining` when its
+        node is drained or resumed; both are called by another thread."""
         self._name = f"{name} of node {node}" if node else name
         self._dsn, self._schema = dsn, schema
-        self._on_lost, self._on_draining = on_lost, on_draining
+        self._on_declared_dead, self._on_draining = on_declared_dead, on_draining
         self._timing = timing or Timing()
         self._clock = clock
         self.process_id = new_id()
         self.is_draining = False
         """Whether the node of this process is being drained."""
         self._pins = SharedPins()
-        self._asked = AskedQuestions()
+        self._started_rounds = StartedPinRounds()
         self._published: bytes | None = None
         """The segments that the row of this process lists."""
         self._tasks: set[str] = set()
         """The tasks that this process works on."""
         self._to_release: set[_Task] = set()
         """Tasks that could not be released."""
-        self._session = Session(self._connect, self._beat, self._lost)
-        lifetime = self._timing.lifetime_seconds
-        member = {"id": self.process_id, "node": node, "name": name, "lifetime": lifetime}
+        self._session = Session(self._connect, self._beat, self._stop_process)
         try:
-            connection = self._connect()
-            try:
-                statements.create_tables(connection, schema)
-                if replaces:
-                    connection.execute(statements.REPLACE, member)
-                connection.execute(statements.JOIN, member)
-                self._beat(connection)
-            except BaseException:
-                connection.close()
-                raise
+            connection = self._join(node, name, replaces_predecessor=replaces_predecessor)
         except psycopg.Error as error:
             raise CoordinatorUnavailable(postgresql.describe(error)) from error
         self._session.start(connection)
+
+    def _join(self, node: str, name: str, *, replaces_predecessor: bool) -> BoundedConnection:
+        """Adds this process to the cluster. Returns the connection for its heartbeats."""
+        lifetime = self._timing.lifetime_seconds
+        member = {"id": self.process_id, "node": node, "name": name, "lifetime": lifetime}
+        connection = self._connect()
+        try:
+            statements.create_tables(connection, self._schema)
+            if replaces_predecessor:
+                connection.execute(statements.REPLACE, member)
+            connection.execute(statements.JOIN, member)
+            self._beat(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _connect(self) -> BoundedConnection:
         self._published = None
@@ -142,17 +147,18 @@ class PostgresCoordinator:
 
     def _renew(self, connection: BoundedConnection) -> None:
         """Renews the membership and publishes the pins. Publishes them again at once if there is a
-        new question: pins answer it only if they were captured after this process had seen it."""
+        new pin round: pins count for it only if they were captured after this process had seen
+        it."""
         pins = self._pins
         while True:
-            question = pins.last_question
+            pin_round = pins.last_pin_round
             captured = pins.capture()
             is_known = captured.segments == self._published
             row = connection.execute(
                 statements.HEARTBEAT,
                 {
                     "id": self.process_id,
-                    "question": question,
+                    "pin_round": pin_round,
                     "oldest": captured.oldest,
                     "segments": None if is_known else captured.segments,
                 },
@@ -160,15 +166,15 @@ class PostgresCoordinator:
             if row is None:
                 raise DeclaredDead
             self._published = captured.segments
-            last_question, seconds_since_sweep, is_draining = row
+            last_pin_round, seconds_since_sweep, is_draining = row
             if abs(seconds_since_sweep) >= self._timing.heartbeat_seconds:
                 self._sweep(connection)
             if is_draining != self.is_draining:
                 self.is_draining = is_draining
                 self._on_draining(is_draining)
-            if last_question <= question:
+            if last_pin_round <= pin_round:
                 return
-            pins.last_question = last_question
+            pins.last_pin_round = last_pin_round
 
     def _sweep(self, connection: BoundedConnection) -> None:
         """Declares processes dead whose membership has expired."""
@@ -187,12 +193,12 @@ class PostgresCoordinator:
         for task in list(self._to_release):
             self._release(connection, task)
 
-    def _lost(self) -> None:
+    def _stop_process(self) -> None:
         logger.critical(
             "%s was declared dead, because it did not renew its membership in time; it stops",
             self._name,
         )
-        self._on_lost()
+        self._on_declared_dead()
 
     # Liveness
 
@@ -270,23 +276,26 @@ class PostgresCoordinator:
         return self._clock()
 
     async def pinned(self) -> PinnedSegments:
-        """Asks all processes, and waits until each of them has answered or is dead."""
-        asked_at = self._clock()
-        question = await self._ask(lambda connection: fetch_value(connection, statements.ASK))
-        self._asked.add(question, asked_at)
+        """Starts a pin round, and waits until each process has published its pins or is dead."""
+        started_at = self._clock()
+        pin_round = await self._ask(
+            lambda connection: fetch_value(connection, statements.START_PIN_ROUND)
+        )
+        self._started_rounds.add(pin_round, started_at)
         while True:
-            answer = await self._ask(lambda connection: self._answers(connection, question))
-            if answer is not None:
-                return answer
+            pinned = await self._ask(lambda connection: self._pinned_in(connection, pin_round))
+            if pinned is not None:
+                return pinned
             await asyncio.sleep(_POLL_SECONDS)
 
-    def _answers(self, connection: BoundedConnection, question: int) -> PinnedSegments | None:
-        """Returns what is pinned, None if a process has not answered the question yet."""
+    def _pinned_in(self, connection: BoundedConnection, pin_round: int) -> PinnedSegments | None:
+        """Returns what is pinned, None if a process has not published its pins in the round yet."""
         own = self._pins.capture()
         rows = connection.execute(statements.PUBLISHED, {"id": self.process_id}).fetchall()
-        if any(answered < question for answered, _, _ in rows):
+        if any(last_pin_round < pin_round for last_pin_round, _, _ in rows):
             return None
-        return pinned_segments([own, *(PublishedPins(*pins) for _, *pins in rows)], self._asked)
+        published = [own, *(PublishedPins(*pins) for _, *pins in rows)]
+        return pinned_segments(published, self._started_rounds)
 
 
 class PostgresTaskLock:

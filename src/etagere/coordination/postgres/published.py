@@ -1,9 +1,9 @@
 """The pins of a process as other processes see them, and how they are dated without clocks.
 
-Whoever asks what is pinned takes the next number of a counter in the database, the number of its
-question. Every process learns the last number with its heartbeat, and notes it with each wide pin
-that it takes. So a pin with number n was taken after question n had been asked, and the asker knows
-when that was by its own clock.
+A process that needs to know what is pinned starts a pin round: it takes the next number of a
+counter in the database. Every process learns the last number with its heartbeat, and notes it with
+each wide pin that it takes. So a pin with number n was taken after round n had started, and the
+process that started the round knows when that was by its own clock.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from etagere.coordination.pins import CountedPin
 
 ENCODED_BYTES_MAX: Final = 1 << 20
 """A process that keeps more segments than fit publishes that it keeps all."""
-_QUESTIONS_MAX: Final = 1_000
-"""The number of questions that an asker remembers."""
+_ROUNDS_MAX: Final = 1_000
+"""The number of pin rounds of which a process keeps the time."""
 _BEFORE_ALL: Final = 0
 """The number that a pin has which keeps every segment."""
 
@@ -28,7 +28,7 @@ class PublishedPins(NamedTuple):
     """What the readers of one process keep, at one time."""
 
     oldest: int | None
-    """The lowest number of a question that a wide pin was taken after; None without wide pins."""
+    """The lowest number of a pin round that a wide pin was taken after; None without wide pins."""
     segments: bytes
     """The segments that are pinned by themselves, encoded."""
 
@@ -39,15 +39,15 @@ class SharedPins:
     opposite order in which `narrow` changes them."""
 
     def __init__(self) -> None:
-        self.last_question = _BEFORE_ALL
-        """The number of the last question that this process knows of."""
+        self.last_pin_round = _BEFORE_ALL
+        """The number of the last pin round that this process knows of."""
         self._wide: dict[CountedPin, int] = {}
         self._counts: dict[int, int] = {}
 
     def pin(self) -> CountedPin:
         """Takes a wide pin."""
         pin = CountedPin(self)
-        self._wide[pin] = self.last_question
+        self._wide[pin] = self.last_pin_round
         return pin
 
     def end_wide(self, pin: CountedPin) -> None:
@@ -84,36 +84,37 @@ class SharedPins:
                 return numbers, list(self._counts)
 
 
-class AskedQuestions:
-    """When this process has asked which questions, by its own clock."""
+class StartedPinRounds:
+    """The pin rounds that this process has started, and when, by its own clock."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
         self._times: list[int] = []
 
-    def add(self, number: int, asked_at: int) -> None:
-        """Adds a question that was asked after this time, and has a higher number than all
-        before."""
+    def add(self, number: int, started_at: int) -> None:
+        """Adds a round that started after this time, and has a higher number than all before."""
         self._numbers.append(number)
-        self._times.append(asked_at)
-        if len(self._numbers) > _QUESTIONS_MAX:
+        self._times.append(started_at)
+        if len(self._numbers) > _ROUNDS_MAX:
             del self._numbers[0], self._times[0]
 
     def time_of(self, number: int) -> int:
         """Returns a time before which no pin with this number was taken. Another process may have
-        asked the question."""
+        started the round."""
         position = bisect_right(self._numbers, number)
         return self._times[position - 1] if position else _BEFORE_ALL
 
 
-def pinned_segments(published: Iterable[PublishedPins], asked: AskedQuestions) -> PinnedSegments:
-    """Returns what is pinned, given what all live processes have published after the last question
-    of this process."""
+def pinned_segments(
+    published: Iterable[PublishedPins], started: StartedPinRounds
+) -> PinnedSegments:
+    """Returns what is pinned, given what all live processes have published after the last pin round
+    of this process started."""
     times: list[int] = []
     segments: set[int] = set()
     for pins in published:
         if pins.oldest is not None:
-            times.append(asked.time_of(pins.oldest))
+            times.append(started.time_of(pins.oldest))
         segments.update(decode(pins.segments))
     return PinnedSegments(min(times, default=None), frozenset(segments))
 

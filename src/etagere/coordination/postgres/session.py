@@ -51,12 +51,12 @@ class Session:
         self,
         connect: Callable[[], BoundedConnection],
         beat: Callable[[BoundedConnection], float],
-        on_lost: Callable[[], None],
+        on_declared_dead: Callable[[], None],
     ) -> None:
         """`beat` returns the time until the next heartbeat in seconds, or raises `DeclaredDead`."""
         self._connect = connect
         self._beat = beat
-        self._on_lost = on_lost
+        self._on_declared_dead = on_declared_dead
         self._connection: BoundedConnection | None = None
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         """None wakes the thread up."""
@@ -115,12 +115,12 @@ class Session:
         except DeclaredDead:
             self._ending = True
             self._disconnect()
-            self._on_lost()
+            self._on_declared_dead()
         except Exception:
             # Without heartbeats the process must not continue.
             logger.exception("coordination failed")
             self._ending = True
-            self._on_lost()
+            self._on_declared_dead()
         finally:
             self._take_requests(0.0)
             for request in self._waiting:

@@ -31,7 +31,7 @@ _TABLES: Final = (
         name text NOT NULL,
         lifetime interval NOT NULL,
         expires timestamptz NOT NULL,
-        last_question bigint NOT NULL DEFAULT 0,
+        last_pin_round bigint NOT NULL DEFAULT 0,
         oldest_pin bigint,
         segments bytea NOT NULL DEFAULT ''
     ) WITH (fillfactor = 30)""",
@@ -41,7 +41,7 @@ _TABLES: Final = (
         epoch bigint NOT NULL
     )""",
     # Tables of one row. They have a key, so that two processes cannot add it at the same time.
-    """CREATE TABLE IF NOT EXISTS cluster_questions (
+    """CREATE TABLE IF NOT EXISTS cluster_pin_rounds (
         one boolean PRIMARY KEY DEFAULT true CHECK (one),
         last bigint NOT NULL
     )""",
@@ -49,7 +49,7 @@ _TABLES: Final = (
         one boolean PRIMARY KEY DEFAULT true CHECK (one),
         at timestamptz NOT NULL
     )""",
-    "INSERT INTO cluster_questions (last) VALUES (1) ON CONFLICT DO NOTHING",
+    "INSERT INTO cluster_pin_rounds (last) VALUES (1) ON CONFLICT DO NOTHING",
     "INSERT INTO cluster_sweeps (at) VALUES ('epoch') ON CONFLICT DO NOTHING",
 )
 
@@ -72,12 +72,12 @@ REPLACE: Final = """
 HEARTBEAT: Final = """
     WITH beat AS (
         UPDATE cluster_processes
-        SET expires = clock_timestamp() + lifetime, last_question = %(question)s,
+        SET expires = clock_timestamp() + lifetime, last_pin_round = %(pin_round)s,
             oldest_pin = %(oldest)s, segments = coalesce(%(segments)s, segments)
         WHERE id = %(id)s
         RETURNING node
     )
-    SELECT (SELECT last FROM cluster_questions),
+    SELECT (SELECT last FROM cluster_pin_rounds),
         (SELECT extract(epoch FROM statement_timestamp() - at)::float8 FROM cluster_sweeps),
         coalesce((SELECT draining FROM cluster_nodes WHERE name = beat.node), false)
     FROM beat
@@ -90,20 +90,20 @@ SWEEP: Final = """
         WHERE statement_timestamp() - at >= make_interval(secs => %(pause)s)
            OR statement_timestamp() - at <= make_interval(secs => -%(pause)s)
         FOR UPDATE SKIP LOCKED
-    ), judged AS (
+    ), verdict AS (
         SELECT gap BETWEEN interval '0' AND make_interval(secs => %(gap_max)s) AS is_steady
         FROM sweep
     ), swept AS (
         UPDATE cluster_sweeps AS sweeps SET at = statement_timestamp() FROM sweep
         WHERE sweeps.one = sweep.one
-    ), spared AS (
-        UPDATE cluster_processes SET expires = statement_timestamp() + lifetime FROM judged
+    ), extended AS (
+        UPDATE cluster_processes SET expires = statement_timestamp() + lifetime FROM verdict
         WHERE NOT is_steady
     ), dead AS (
-        DELETE FROM cluster_processes AS process USING judged
+        DELETE FROM cluster_processes AS process USING verdict
         WHERE is_steady AND process.expires < statement_timestamp()
         RETURNING process.id, process.node, process.name, process.expires - process.lifetime AS seen
-    ), noted AS (
+    ), nodes_updated AS (
         UPDATE cluster_nodes AS nodes SET seen = greatest(nodes.seen, dead.seen) FROM dead
         WHERE nodes.name = dead.node
     )
@@ -122,8 +122,8 @@ LEAVE: Final = """
 
 IS_ALIVE: Final = "SELECT EXISTS (SELECT FROM cluster_processes WHERE id = %(id)s)"
 
-ASK: Final = """
-    UPDATE cluster_questions
+START_PIN_ROUND: Final = """
+    UPDATE cluster_pin_rounds
     SET last = greatest(last + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
     RETURNING last
 """
@@ -131,7 +131,7 @@ ASK: Final = """
 replicates asynchronously, does not give the same numbers again."""
 
 PUBLISHED: Final = """
-    SELECT last_question, oldest_pin, segments FROM cluster_processes WHERE id <> %(id)s
+    SELECT last_pin_round, oldest_pin, segments FROM cluster_processes WHERE id <> %(id)s
 """
 
 TAKE_TASK: Final = """

@@ -12,16 +12,17 @@ from etagere.engine.interface import Guard
 from etagere.engine.postgres import schema
 from etagere.engine.postgres.binary import bigint_array, bytea_array
 from etagere.engine.postgres.pipeline import Pipeline
-from etagere.engine.postgres.record_cache import At, Remembered
+from etagere.engine.postgres.record_cache import CachedRecord
 from etagere.engine.postgres.schema import Statements, split
-from etagere.engine.records import Collection
+from etagere.engine.records import Collection, RecordKey
 
 
-class Hold(enum.IntEnum):
-    """How a group has read or locked a record; each level includes those below it."""
+class LockLevel(enum.IntEnum):
+    """How a group has read or locked a record; each level includes those below it. The two lowest
+    are no locks."""
 
     PREDICTED = 0
-    """Not read in the transaction: the record as it is remembered."""
+    """Not read in the transaction: the record as it is cached."""
     READ = 1
     """Read at some time during the transaction."""
     SHARED = 2
@@ -30,20 +31,25 @@ class Hold(enum.IntEnum):
     """Locked FOR UPDATE, or by a placeholder."""
 
 
-HOLD_OF: Final = {None: Hold.READ, Guard.SHARED: Hold.SHARED, Guard.EXCLUSIVE: Hold.EXCLUSIVE}
+LEVEL_OF_GUARD: Final = {
+    None: LockLevel.READ,
+    Guard.SHARED: LockLevel.SHARED,
+    Guard.EXCLUSIVE: LockLevel.EXCLUSIVE,
+}
 
-Needs = dict[At, Hold]
+WantedLocks = dict[RecordKey, LockLevel]
+"""The levels that records must have."""
 
 
-def has_guard(needs: Needs) -> bool:
-    return any(hold > Hold.READ for hold in needs.values())
+def has_guard(wanted: WantedLocks) -> bool:
+    return any(level > LockLevel.READ for level in wanted.values())
 
 
-def merge_need(needs: Needs, at: At, guard: Guard | None) -> None:
-    """Adds a need; the stronger of two counts."""
-    hold = HOLD_OF[guard]
-    if needs.get(at, Hold.PREDICTED) < hold:
-        needs[at] = hold
+def merge_wanted(wanted: WantedLocks, record_key: RecordKey, guard: Guard | None) -> None:
+    """Adds what a guard needs; the higher of two levels counts."""
+    level = LEVEL_OF_GUARD[guard]
+    if wanted.get(record_key, LockLevel.PREDICTED) < level:
+        wanted[record_key] = level
 
 
 class StatementKind(enum.Enum):
@@ -58,71 +64,76 @@ class SentStatement(NamedTuple):
     kind: StatementKind
     collection: Collection[Any, Any]
     keys: list[bytes]
-    hold: Hold
+    level: LockLevel
 
 
 class Acquisition:
     """Sends the statements of one round trip."""
 
     def __init__(
-        self, pipeline: Pipeline, look_up: Callable[[At], Remembered], *, skip_locked: bool
+        self, pipeline: Pipeline, look_up: Callable[[RecordKey], CachedRecord], *, skip_locked: bool
     ) -> None:
-        """`look_up` returns a record as it is remembered."""
+        """`look_up` returns a record as it is cached."""
         self._pipeline = pipeline
         self._look_up = look_up
         self._skip_locked = skip_locked
 
-    def send(self, needs: Needs) -> list[SentStatement]:
-        by_collection: dict[Collection[Any, Any], list[tuple[bytes, Hold]]] = {}
-        for (collection, key), hold in needs.items():
-            by_collection.setdefault(collection, []).append((key, hold))
+    def send(self, wanted: WantedLocks) -> list[SentStatement]:
+        by_collection: dict[Collection[Any, Any], list[tuple[bytes, LockLevel]]] = {}
+        for (collection, key), level in wanted.items():
+            by_collection.setdefault(collection, []).append((key, level))
         in_order = [(each, sorted(by_collection[each])) for each in by_collection]
         in_order.sort(key=lambda pair: pair[0].name)
         sent: list[SentStatement] = []
-        for collection, wanted in in_order:
-            sent += self._lock(collection, schema.statements(collection), wanted)
+        for collection, pairs in in_order:
+            sent += self._lock(collection, schema.statements(collection), pairs)
         # After all locks: a record that is read without a guard may be protected by the guard on
         # another, whose lock may have to be waited for.
-        for collection, wanted in in_order:
-            keys = [key for key, hold in wanted if hold is Hold.READ]
+        for collection, pairs in in_order:
+            keys = [key for key, level in pairs if level is LockLevel.READ]
             if keys:
                 sent.append(
-                    self._read(schema.statements(collection).known, collection, keys, Hold.READ)
+                    self._read(
+                        schema.statements(collection).known, collection, keys, LockLevel.READ
+                    )
                 )
         return sent
 
     def _lock(
-        self, collection: Collection[Any, Any], sql: Statements, wanted: list[tuple[bytes, Hold]]
+        self,
+        collection: Collection[Any, Any],
+        sql: Statements,
+        pairs: list[tuple[bytes, LockLevel]],
     ) -> Iterator[SentStatement]:
-        guarded = [key for key, hold in wanted if hold > Hold.READ]
+        guarded = [key for key, level in pairs if level > LockLevel.READ]
         absent = [key for key in guarded if self._look_up((collection, key)).record is None]
         if absent:
             self._pipeline.send(sql.insert_placeholders, _columns(absent))
             kind = StatementKind.INSERT_PLACEHOLDERS
-            yield SentStatement(kind, collection, absent, Hold.EXCLUSIVE)
+            yield SentStatement(kind, collection, absent, LockLevel.EXCLUSIVE)
         if self._skip_locked and guarded:
             keys, _, digests = _columns(guarded)
             self._pipeline.send(sql.exists, (keys, digests))
             kind = StatementKind.CHECK_EXISTENCE
-            yield SentStatement(kind, collection, guarded, Hold.PREDICTED)
+            yield SentStatement(kind, collection, guarded, LockLevel.PREDICTED)
         # In the order of keys, whichever locks they need: one statement for each run of keys with
         # the same kind of lock.
-        locked = [pair for pair in wanted if pair[1] > Hold.READ]
-        for hold, run in itertools.groupby(locked, itemgetter(1)):
-            yield self._read(self._locking(sql, hold), collection, [key for key, _ in run], hold)
+        locked = [pair for pair in pairs if pair[1] > LockLevel.READ]
+        for level, run in itertools.groupby(locked, itemgetter(1)):
+            yield self._read(self._locking(sql, level), collection, [key for key, _ in run], level)
 
-    def _locking(self, sql: Statements, hold: Hold) -> str:
-        if hold is Hold.SHARED:
+    def _locking(self, sql: Statements, level: LockLevel) -> str:
+        if level is LockLevel.SHARED:
             return sql.known_for_share_skipping if self._skip_locked else sql.known_for_share
         return sql.known_for_update_skipping if self._skip_locked else sql.known_for_update
 
     def _read(
-        self, sql: str, collection: Collection[Any, Any], packed: list[bytes], hold: Hold
+        self, sql: str, collection: Collection[Any, Any], packed: list[bytes], level: LockLevel
     ) -> SentStatement:
         keys, _, digests = _columns(packed)
         versions = [self._look_up((collection, key)).version or None for key in packed]
         self._pipeline.send(sql, (keys, digests, bigint_array(versions)))
-        return SentStatement(StatementKind.READ, collection, packed, hold)
+        return SentStatement(StatementKind.READ, collection, packed, level)
 
 
 def _columns(packed: list[bytes]) -> tuple[bytes, bytes, bytes]:

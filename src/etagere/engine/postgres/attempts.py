@@ -16,14 +16,19 @@ from etagere.engine.interface import (
     Guard,
     Refused,
 )
-from etagere.engine.postgres.acquiring import HOLD_OF, Hold, Needs, has_guard, merge_need
+from etagere.engine.postgres.acquiring import (
+    LEVEL_OF_GUARD,
+    LockLevel,
+    WantedLocks,
+    has_guard,
+    merge_wanted,
+)
 from etagere.engine.postgres.fence import Reading, StaleFence
 from etagere.engine.postgres.pipeline import PipelineFailed
-from etagere.engine.postgres.record_cache import At
 from etagere.engine.postgres.stamps import NotReserved
 from etagere.engine.postgres.storing import Row
 from etagere.engine.postgres.transaction import GroupTransaction
-from etagere.engine.records import ENCODE, Collection, K, R, Span
+from etagere.engine.records import ENCODE, Collection, K, R, RecordKey, Span
 from etagere.engine.tasks import require_epoch
 from etagere.engine.timeline import Instant
 from etagere.engine.wire import Outcome
@@ -32,7 +37,7 @@ from etagere.telemetry.formats import describe_exception
 
 logger = logging.getLogger(__name__)
 
-_HOLD_ATTEMPTS: Final = 4
+_ACQUIRE_ATTEMPTS: Final = 4
 _LOOKS_AHEAD_MAX: Final = 8
 """Per run of an operation: to look ahead takes as long as the operation itself."""
 
@@ -60,8 +65,8 @@ class TimeOutdated(BaseException):
 class Attempt:
     """A run of one operation: a `WriteTxn` that notes what the operation looked at.
 
-    A prediction (`is_direct` False) sees records as they are remembered. A direct run locks and
-    reads in the transaction whatever the group does not hold yet. Before it does so, it looks
+    A prediction (`is_direct` False) sees records as they are cached. A direct run locks and reads
+    in the transaction whatever the group has not locked or read yet. Before it does so, it looks
     ahead: a prediction with the results of the scans so far tells what else the operation will look
     at, so that the records of a long scan are locked in one round trip.
     """
@@ -100,8 +105,8 @@ class Attempt:
         self._group = group
         self._times = times
         self.is_direct = is_direct
-        self.reads: dict[At, Guard | None] = {}
-        self.writes: dict[At, Row | None] = {}
+        self.reads: dict[RecordKey, Guard | None] = {}
+        self.writes: dict[RecordKey, Row | None] = {}
         self.hooks: list[Hook] = []
         self._instant: Instant | None = None
         self._stamp: int | None = None
@@ -119,13 +124,13 @@ class Attempt:
 
     @property
     def now(self) -> int:
-        return self._at().now
+        return self._current_instant().now
 
     @property
     def steady_now(self) -> int:
-        return self._at().steady_now
+        return self._current_instant().steady_now
 
-    def _at(self) -> Instant:
+    def _current_instant(self) -> Instant:
         if self._instant is None:
             self.asked_time = True
             self._instant = self._times.instant()
@@ -139,77 +144,85 @@ class Attempt:
         return self._stamp
 
     def get(self, collection: Collection[K, R], key: K, guard: Guard | None = None) -> R | None:
-        at = collection, collection.pack(key)
-        if self.is_direct and self._lacks(at, guard):
-            self._hold({at: HOLD_OF[guard]})
-        return cast("R | None", self._look(at, guard))
+        record_key = collection, collection.pack(key)
+        if self.is_direct and self._lacks(record_key, guard):
+            self._acquire({record_key: LEVEL_OF_GUARD[guard]})
+        return cast("R | None", self._look(record_key, guard))
 
     def get_all(
         self, collection: Collection[K, R], keys: Sequence[K], guard: Guard | None = None
     ) -> list[R | None]:
-        ats = [(collection, collection.pack(key)) for key in keys]
+        record_keys = [(collection, collection.pack(key)) for key in keys]
         if self.is_direct:
-            lacking = {at: HOLD_OF[guard] for at in ats if self._lacks(at, guard)}
+            lacking = {
+                record_key: LEVEL_OF_GUARD[guard]
+                for record_key in record_keys
+                if self._lacks(record_key, guard)
+            }
             if lacking:
-                self._hold(lacking)
-        return [cast("R | None", self._look(at, guard)) for at in ats]
+                self._acquire(lacking)
+        return [cast("R | None", self._look(record_key, guard)) for record_key in record_keys]
 
-    def _lacks(self, at: At, guard: Guard | None) -> bool:
-        if guard is None and (at in self.writes or at[1] in self._group.overlay.get(at[0], ())):
+    def _lacks(self, record_key: RecordKey, guard: Guard | None) -> bool:
+        if guard is None and (
+            record_key in self.writes or record_key[1] in self._group.overlay.get(record_key[0], ())
+        ):
             return False
-        return self._group.lacks(at, HOLD_OF[guard])
+        return self._group.lacks(record_key, LEVEL_OF_GUARD[guard])
 
-    def _hold(self, needs: Needs) -> None:
+    def _acquire(self, wanted: WantedLocks) -> None:
         if self._looks_ahead < _LOOKS_AHEAD_MAX:
             self._looks_ahead += 1
-            self._acquire(self._look_ahead(needs))
-            needs = {at: hold for at, hold in needs.items() if self._group.lacks(at, hold)}
-            if not needs:
+            self._acquire_once(self._look_ahead(wanted))
+            wanted = self._group.missing(wanted)
+            if not wanted:
                 return
-        for _ in range(_HOLD_ATTEMPTS):
-            self._acquire(needs)
-            if not self._group.unavailable.isdisjoint(needs):
+        for _ in range(_ACQUIRE_ATTEMPTS):
+            self._acquire_once(wanted)
+            if not self._group.unavailable.isdisjoint(wanted):
                 break
-            needs = {at: hold for at, hold in needs.items() if self._group.lacks(at, hold)}
-            if not needs:
+            wanted = self._group.missing(wanted)
+            if not wanted:
                 return
         raise Conflict("another node has locked a record")
 
-    def _acquire(self, needs: Needs) -> None:
+    def _acquire_once(self, wanted: WantedLocks) -> None:
         """Locks and reads records. The time of the group is that after the locks."""
         group = self._group
-        changed = group.hold(needs)
+        changed = group.acquire(wanted)
         self._update_time()
         used = self._instant
-        if used is not None and any(group.look_up(at).version > used.now for at in changed):
+        if used is not None and any(
+            group.look_up(record_key).version > used.now for record_key in changed
+        ):
             raise TimeOutdated
 
     def _update_time(self) -> None:
         assert self._group.reading is not None
         self._times.update(self._group.reading, self._group.elapsed())
 
-    def _look_ahead(self, needs: Needs) -> Needs:
+    def _look_ahead(self, wanted: WantedLocks) -> WantedLocks:
         """Returns what is needed now and, as far as it can be predicted, what will be needed."""
         ahead = Attempt(self.request, self._group, self._times, is_direct=False, scans=self._scans)
         ahead.run()
-        needs = {**ahead.needs(with_writes=False), **needs}
-        return {**ahead.unguarded(), **needs} if has_guard(needs) else needs
+        wanted = {**ahead.missing_locks(with_writes=False), **wanted}
+        return {**ahead.unguarded(), **wanted} if has_guard(wanted) else wanted
 
-    def _look(self, at: At, guard: Guard | None) -> object:
-        known = self.reads.get(at, self)
+    def _look(self, record_key: RecordKey, guard: Guard | None) -> object:
+        known = self.reads.get(record_key, self)
         if known is self or (guard is not None and known is not EXCLUSIVE):
-            self.reads[at] = guard
-        base = self._group.look_up(at)
+            self.reads[record_key] = guard
+        base = self._group.look_up(record_key)
         if guard is not None and base.version > self._above:
             self._above = base.version
         writes = self.writes
-        if at in writes:
-            row = writes[at]
+        if record_key in writes:
+            row = writes[record_key]
         else:
-            changed = self._group.overlay.get(at[0])
-            if changed is None or at[1] not in changed:
+            changed = self._group.overlay.get(record_key[0])
+            if changed is None or record_key[1] not in changed:
                 return base.record
-            row = changed[at[1]]
+            row = changed[record_key[1]]
         return None if row is None else row[0]
 
     def scan(
@@ -287,24 +300,28 @@ class Attempt:
         self.writes.clear()
         self.hooks.clear()
 
-    def needs(self, *, with_writes: bool) -> Needs:
-        """Returns what the group does not hold yet of what the operation looked at."""
-        needs: Needs = {}
+    def missing_locks(self, *, with_writes: bool) -> WantedLocks:
+        """Returns what the group has not locked or read yet of what the operation looked at."""
+        wanted: WantedLocks = {}
         group = self._group
-        for at, guard in self.reads.items():
-            if group.lacks(at, HOLD_OF[guard]):
-                merge_need(needs, at, guard)
+        for record_key, guard in self.reads.items():
+            if group.lacks(record_key, LEVEL_OF_GUARD[guard]):
+                merge_wanted(wanted, record_key, guard)
         if with_writes:
-            for at in self.writes:
-                if group.lacks(at, HOLD_OF[EXCLUSIVE]):
-                    merge_need(needs, at, EXCLUSIVE)
-        return needs
+            for record_key in self.writes:
+                if group.lacks(record_key, LEVEL_OF_GUARD[EXCLUSIVE]):
+                    merge_wanted(wanted, record_key, EXCLUSIVE)
+        return wanted
 
-    def unguarded(self) -> Needs:
+    def unguarded(self) -> WantedLocks:
         """Returns what the operation looked at and nothing protects but perhaps the guard on
         another record. It has to be read again after that guard was taken."""
         lacks = self._group.lacks
-        return {at: Hold.READ for at in self.reads if lacks(at, Hold.SHARED)}
+        return {
+            record_key: LockLevel.READ
+            for record_key in self.reads
+            if lacks(record_key, LockLevel.SHARED)
+        }
 
     def give_up(self) -> None:
         """Ends with a conflict."""
@@ -313,7 +330,7 @@ class Attempt:
         self.writes.clear()
         self.hooks.clear()
 
-    def is_affected_by(self, changed: set[At]) -> bool:
+    def is_affected_by(self, changed: set[RecordKey]) -> bool:
         return not changed.isdisjoint(self.reads)
 
     def is_blocked(self) -> bool:

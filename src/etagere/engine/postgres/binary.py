@@ -59,7 +59,9 @@ _COPY_ROW: Final = struct.Struct(">hi")
 _COPY_COLUMNS: Final = 5
 
 
-def copied_rows(rows: Iterable[tuple[tuple[bytes, bytes, bytes], bytes]], version: int) -> bytes:
+def encode_copy_rows(
+    rows: Iterable[tuple[tuple[bytes, bytes, bytes], bytes]], version: int
+) -> bytes:
     """Returns records as COPY reads them: key, rest, digest, version and value of each."""
     parts = [_COPY_HEADER]
     length_and_version = _BIGINT_ELEMENT.pack(_BIGINT_BYTES, version)

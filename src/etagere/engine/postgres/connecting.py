@@ -7,6 +7,8 @@ timeout except while they take locks, and give up by closing the socket.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import psycopg
@@ -157,7 +159,9 @@ def outcome_of(
     return Fault(reason, f"{detail} ({sqlstate})")
 
 
-def outcome_of_error(error: psycopg.Error, *, commit_sent: bool = False) -> Exception:
+def outcome_of_error(
+    error: psycopg.Error, *, commit_sent: bool = False
+) -> Conflict | Fault | Unknown:
     """Returns the outcome that an exception of psycopg stands for."""
     return outcome_of(
         error.sqlstate,
@@ -165,6 +169,15 @@ def outcome_of_error(error: psycopg.Error, *, commit_sent: bool = False) -> Exce
         severity=error.diag.severity_nonlocalized or "",
         commit_sent=commit_sent,
     )
+
+
+@contextlib.contextmanager
+def errors_as_outcomes(*, commit_sent: bool = False) -> Iterator[None]:
+    """Raises the outcomes that exceptions of psycopg stand for, instead of these."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise outcome_of_error(error, commit_sent=commit_sent) from None
 
 
 def describe(error: psycopg.Error) -> str:

@@ -20,7 +20,7 @@ from etagere.engine.postgres import fence, schema
 from etagere.engine.postgres.binary import bigint_array, bytea_array, to_int
 from etagere.engine.postgres.connecting import READER_NAME, Database, connect_writer, describe
 from etagere.engine.postgres.fence_renewal import timeline_of
-from etagere.engine.postgres.opening import NoLedger, has_tables
+from etagere.engine.postgres.opening import NoLedger
 from etagere.engine.records import COLLECTIONS, Collection, Layout, Span
 from etagere.engine.timeline import Timeline
 
@@ -33,8 +33,8 @@ _SPANS_PER_QUERY: Final = 1_000
 _LAST_STAMP: Final = "SELECT coalesce(max(reserved_until), 0) FROM writers"
 
 
-class SnapshotReading:
-    """The ledger in one snapshot, whose records are read collection by collection."""
+class SnapshotReader:
+    """Reads the records of the ledger in one snapshot, collection by collection."""
 
     def __init__(self, connection: psycopg.Connection[Any], database: Database) -> None:
         self._connection = connection
@@ -55,7 +55,7 @@ class SnapshotReading:
         snapshot."""
         timeline = timeline_of(self._connection)
         psycopg.RawCursor(self._connection).execute(
-            fence.require(self._database.clock), (timeline,)
+            fence.require_valid_sql(self._database.clock), (timeline,)
         )
 
     def rows(self, collection: Collection[Any, Any]) -> Iterator[tuple[bytes, bytes]]:
@@ -138,10 +138,10 @@ class SnapshotReading:
         """Returns the time of the ledger, as this machine, whose clock is given, continues it. Its
         last stamp is one that no writer has exceeded."""
         cursor = psycopg.RawCursor(self._connection)
-        row = cursor.execute(fence.read(self._database.clock)).fetchone()
+        row = cursor.execute(fence.select_sql(self._database.clock)).fetchone()
         assert row is not None
-        read = fence.reading(*row)
-        time = fence.renewed(read, timeline_of(self._connection), clock, None).time
+        read = fence.decode_reading(*row)
+        time = fence.next_fence(read, timeline_of(self._connection), clock, None).time
         assert time is not None
         last = cursor.execute(_LAST_STAMP).fetchone()
         assert last is not None
@@ -149,7 +149,7 @@ class SnapshotReading:
 
 
 @contextlib.contextmanager
-def snapshot_reading(database: Database) -> Iterator[SnapshotReading]:
+def open_snapshot(database: Database) -> Iterator[SnapshotReader]:
     """Opens a snapshot. Raises `NoLedger` or `Fault`."""
     source = connect_writer(database)
     try:
@@ -157,9 +157,9 @@ def snapshot_reading(database: Database) -> Iterator[SnapshotReading]:
             source.execute(_SNAPSHOT)
             source.execute(_NO_TIMEOUT)
             source.execute(_AS_READER)
-            if not has_tables(source):
+            if not schema.has_tables(source):
                 raise NoLedger
-            yield SnapshotReading(source, database)
+            yield SnapshotReader(source, database)
     except psycopg.Error as error:
         raise Fault(FaultReason.UNAVAILABLE, describe(error)) from None
 
@@ -170,7 +170,7 @@ def copy_ledger(database: Database, directory: Path, config: Config, clock: Cloc
     ledger.create(directory, config, clock)
     target = ledger.open_for_writing(directory, config)
     try:
-        with snapshot_reading(database) as source:
+        with open_snapshot(database) as source:
             for collection in COLLECTIONS.values():
                 with target:
                     target.executemany(ledger.statements(collection).put, source.rows(collection))

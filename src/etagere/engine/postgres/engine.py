@@ -1,6 +1,6 @@
 """The PostgreSQL engine of a front end.
 
-Short reads are optimistic: they run on remembered records, and one statement validates those of all
+Short reads are optimistic: they run on cached records, and one statement validates those of all
 concurrent reads. Other reads run in transactions, in threads. Writes are sent to the node's writer
 process, which answers when they are durable.
 """
@@ -28,7 +28,7 @@ from etagere.engine.interface import (
     WriteTxn,
 )
 from etagere.engine.postgres.connecting import Database
-from etagere.engine.postgres.fence_renewal import FenceRenewer
+from etagere.engine.postgres.fence_renewal import OnDemandFenceRenewer
 from etagere.engine.postgres.optimistic import NeedsSnapshot, run_optimistically
 from etagere.engine.postgres.record_cache import RecordCache
 from etagere.engine.postgres.schema import KEY_HEAD_BYTES
@@ -88,7 +88,7 @@ class PostgresEngine:
         self._policy = self._writer.policy
         self.retries = self._writer.retries
         self._cache = RecordCache()
-        self._renewer = FenceRenewer(database, clock or SystemClock())
+        self._renewer = OnDemandFenceRenewer(database, clock or SystemClock())
         limits = connections or ReadConnections()
         self._validator = Validator(
             database, self._cache, self._renewer, limits.validations, may_connect

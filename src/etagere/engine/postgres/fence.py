@@ -18,9 +18,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import msgspec
+from psycopg import pq
 
 from etagere.clock import TICKS_PER_SECOND, Clock
 from etagere.engine import timeline
+from etagere.engine.postgres.binary import to_int
 from etagere.engine.records import ENCODE
 from etagere.engine.timeline import Instant, Timeline
 
@@ -50,12 +52,12 @@ INSERT_FIRST: Final = (
 """Inserts the row if there is none. It is not valid yet."""
 
 
-def read(clock: str) -> str:
+def select_sql(clock: str) -> str:
     """Returns the query for the columns of `Reading`."""
     return f"SELECT {clock}, at, renewals, wal_timeline, time FROM fence"  # noqa: S608
 
 
-def require(clock: str) -> str:
+def require_valid_sql(clock: str) -> str:
     """Returns the query that fails with `DIVISION_BY_ZERO` unless the fence is valid for a server
     with the WAL timeline $1, so that it can be sent in one pipeline with the COMMIT."""
     return (
@@ -117,11 +119,21 @@ class Reading(NamedTuple):
         return Instant(steady + time.offset, steady)
 
 
-def reading(clock: int, at: int, renewals: int, wal_timeline: str, time: bytes) -> Reading:
-    """Returns the reading from the columns of the query `read`."""
+def decode_reading(clock: int, at: int, renewals: int, wal_timeline: str, time: bytes) -> Reading:
+    """Returns the reading from the columns of the query `select_sql`."""
     return Reading(
         clock, Fence(at, renewals, wal_timeline, _decode_timeline(time) if time else None)
     )
+
+
+def decode_result(result: pq.abc.PGresult) -> Reading:
+    """Returns the reading from a result in binary format whose first columns are those of the query
+    `select_sql`."""
+    clock, at, renewals = [to_int(result.get_value(0, column)) for column in range(3)]
+    wal_timeline, time = result.get_value(0, 3), result.get_value(0, 4)
+    assert wal_timeline is not None
+    assert time is not None
+    return decode_reading(clock, at, renewals, wal_timeline.decode(), time)
 
 
 class Observation(NamedTuple):
@@ -151,7 +163,7 @@ class _DatabaseClock(NamedTuple):
         return self.boot
 
 
-def renewed(
+def next_fence(
     read: Reading,
     wal_timeline: str,
     host: Clock,

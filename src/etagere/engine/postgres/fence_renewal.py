@@ -1,7 +1,8 @@
 """Renews the fence: the procedure, and its use by front ends, which renew it only on demand.
 
-Writer processes renew the fence periodically (`keepalive.py`). A front end does so only if they
-have not: when no writer runs, or when the database's clock was set, which makes the fence invalid.
+Writer processes renew the fence periodically (`writer_renewals.py`). A front end does so only if
+they have not: when no writer runs, or when the database's clock was set, which makes the fence
+invalid.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class FenceRenewal:
 
     def __init__(self, database: Database, clock: Clock) -> None:
         """`clock` has the clocks of this machine."""
-        self._read = fence.read(database.clock)
+        self._read = fence.select_sql(database.clock)
         self._clock = clock
         self._observation: Observation | None = None
         self._asked_at = 0
@@ -40,7 +41,7 @@ class FenceRenewal:
         self._asked_at = self._clock.elapsed()
         row = psycopg.RawCursor(connection).execute(self._read).fetchone()
         assert row is not None
-        read = fence.reading(*row)
+        read = fence.decode_reading(*row)
         if self._observation is None or self._observation.renewals != read.fence.renewals:
             self._observation = Observation(
                 read.fence.renewals, self._clock.boot_id(), self._asked_at, read.clock
@@ -56,7 +57,7 @@ class FenceRenewal:
             return read
         if not self._may_write(read, wal_timeline):
             return read
-        row = fence.renewed(
+        row = fence.next_fence(
             read,
             wal_timeline,
             self._clock,
@@ -110,7 +111,7 @@ class FenceConnection:
             self._connection = None
 
 
-class FenceRenewer:
+class OnDemandFenceRenewer:
     """Renews the fence in the thread of the caller, with a connection of its own."""
 
     def __init__(self, database: Database, clock: Clock) -> None:

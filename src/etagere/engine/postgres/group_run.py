@@ -10,11 +10,11 @@ from typing import Final
 from etagere.config import Config
 from etagere.engine import wire
 from etagere.engine.group_writer import Answer, Hook, origin
-from etagere.engine.postgres.acquiring import Needs, has_guard
+from etagere.engine.postgres.acquiring import WantedLocks, has_guard
 from etagere.engine.postgres.attempts import Attempt, TimeOutdated
 from etagere.engine.postgres.group_times import GroupTimes
-from etagere.engine.postgres.record_cache import At
 from etagere.engine.postgres.transaction import GroupTransaction
+from etagere.engine.records import RecordKey
 from etagere.engine.wire import Outcome
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class GroupRun:
         return [attempt.answer for attempt in self._attempts], hooks
 
     def _predict(self, requests: Sequence[wire.Request]) -> None:
-        """Runs the operations on what is remembered. A group that takes long is cut."""
+        """Runs the operations on cached records. A group that takes long is cut."""
         deadline = time.monotonic() + self._config.group_seconds_max
         direct = 0
         for request in requests:
@@ -90,40 +90,40 @@ class GroupRun:
 
     def _acquire_all(self) -> None:
         """Locks and reads what the operations looked at, until nothing more is missing."""
-        needs = self._needs()
-        changed = self._hold(needs)
+        wanted = self._missing_locks()
+        changed = self._acquire(wanted)
         self._run_again(changed, is_first=True)
         for _ in range(_ROUNDS_MAX - 1):
-            needs = self._needs()
-            if not needs:
+            wanted = self._missing_locks()
+            if not wanted:
                 return
-            if has_guard(needs):
-                needs = {**self._unguarded(), **needs}
-            self._run_again(self._hold(needs), is_first=False)
+            if has_guard(wanted):
+                wanted = {**self._unguarded(), **wanted}
+            self._run_again(self._acquire(wanted), is_first=False)
         self._defer_incomplete()
 
-    def _hold(self, needs: Needs) -> set[At]:
-        changed = self._transaction.hold(needs)
+    def _acquire(self, wanted: WantedLocks) -> set[RecordKey]:
+        changed = self._transaction.acquire(wanted)
         assert self._transaction.reading is not None
         self._times.update(self._transaction.reading, self._transaction.elapsed())
         return changed | self._transaction.unavailable
 
-    def _needs(self) -> Needs:
-        needs: Needs = {}
+    def _missing_locks(self) -> WantedLocks:
+        wanted: WantedLocks = {}
         with_writes = self._transaction.skip_locked
         for attempt in self._attempts:
-            for at, hold in attempt.needs(with_writes=with_writes).items():
-                if at not in needs or needs[at] < hold:
-                    needs[at] = hold
-        return needs
+            for record_key, level in attempt.missing_locks(with_writes=with_writes).items():
+                if record_key not in wanted or wanted[record_key] < level:
+                    wanted[record_key] = level
+        return wanted
 
-    def _unguarded(self) -> Needs:
-        needs: Needs = {}
+    def _unguarded(self) -> WantedLocks:
+        wanted: WantedLocks = {}
         for attempt in self._attempts:
-            needs.update(attempt.unguarded())
-        return needs
+            wanted.update(attempt.unguarded())
+        return wanted
 
-    def _run_again(self, changed: set[At], *, is_first: bool) -> None:
+    def _run_again(self, changed: set[RecordKey], *, is_first: bool) -> None:
         """Runs the operations again that looked at what has changed, or at what such operations
         wrote."""
         transaction = self._transaction
@@ -151,12 +151,12 @@ class GroupRun:
         """Marks the operations that still lack records for a direct run."""
         transaction = self._transaction
         transaction.overlay.clear()
-        changed: set[At] = set()
+        changed: set[RecordKey] = set()
         with_writes = transaction.skip_locked
         for attempt in self._attempts:
             if not attempt.is_done:
                 continue
-            if attempt.needs(with_writes=with_writes) or attempt.is_affected_by(changed):
+            if attempt.missing_locks(with_writes=with_writes) or attempt.is_affected_by(changed):
                 changed.update(attempt.writes)
                 attempt.is_done = False
             else:

@@ -29,12 +29,12 @@ from etagere.engine.postgres.fence import StaleFence
 from etagere.engine.postgres.fence_renewal import timeline_of
 from etagere.engine.postgres.group_run import GroupRun
 from etagere.engine.postgres.group_times import ClockEstimate, GroupTimes
-from etagere.engine.postgres.keepalive import Keepalive
 from etagere.engine.postgres.lock_requests import LockRequests
 from etagere.engine.postgres.pipeline import Pipeline, PipelineFailed
 from etagere.engine.postgres.record_cache import RecordCache
 from etagere.engine.postgres.stamps import NotReserved
 from etagere.engine.postgres.transaction import GroupTransaction
+from etagere.engine.postgres.writer_renewals import WriterRenewals
 from etagere.engine.records import ENCODE
 from etagere.engine.wire import Outcome
 from etagere.metrics.counters import ClusterWriterCounters
@@ -72,12 +72,12 @@ class PostgresWriter:
         self._pipeline: Pipeline | None = None
         self._wal_timeline = ""
         self._create_schema()
-        self._keepalive = Keepalive(database, clock)
+        self._renewals = WriterRenewals(database, clock)
         self._lock_requests = LockRequests()
         self._skip_locked_until = 0.0
         self._last_now = 0
         asked_at = clock.elapsed()
-        self._estimate = ClockEstimate(self._keepalive.renew(), asked_at)
+        self._estimate = ClockEstimate(self._renewals.renew(), asked_at)
         # Before the other processes of the node open connections, of which there may be too few.
         self._connect()
 
@@ -119,7 +119,7 @@ class PostgresWriter:
             self._skip_locked_until = time.monotonic() + _SKIP_LOCKED_SECONDS
         except Fault as fault:
             if fault.reason is FaultReason.UNAVAILABLE or len(group) == 1:
-                return log_fault(group, fault)
+                return answer_with_fault(group, fault)
             logger.warning(
                 "rolled back a group of %d operations: %s", len(group), fault, extra=origins(group)
             )
@@ -137,7 +137,7 @@ class PostgresWriter:
         except Conflict:
             return Answer(Outcome.CONFLICT, b"")
         except Fault as fault:
-            (answer,) = log_fault([request], fault)
+            (answer,) = answer_with_fault([request], fault)
         return answer
 
     def _run(self, group: Sequence[wire.Request], *, skip_locked: bool) -> list[Answer]:
@@ -152,9 +152,9 @@ class PostgresWriter:
                 return self._run_once(group, skip_locked=skip_locked)
             except StaleFence:
                 self._disconnect()
-                self._keepalive.renew()
+                self._renewals.renew()
             except NotReserved as error:
-                self._keepalive.reserve(error.until)
+                self._renewals.reserve(error.until)
             except Fault as error:
                 if error.reason is not FaultReason.UNAVAILABLE:
                     raise
@@ -165,7 +165,7 @@ class PostgresWriter:
     def _run_once(self, group: Sequence[wire.Request], *, skip_locked: bool) -> list[Answer]:
         pipeline = self._connect()
         times = self._times()
-        self._lock_requests.slot = self._keepalive.stamps.slot
+        self._lock_requests.slot = self._renewals.stamps.slot
         transaction = GroupTransaction(
             pipeline,
             self._cache,
@@ -199,7 +199,7 @@ class PostgresWriter:
         self.counters.wrong_predictions += run.wrong_predictions
         self._note_commit(group[: run.count], run.commit_seconds)
         if self._estimate.last.is_old:
-            self._renew()  # the keepalive thread should have done this
+            self._renew()  # the thread for renewals should have done this
         call_hooks(hooks)
         return answers
 
@@ -233,7 +233,7 @@ class PostgresWriter:
     def _times(self) -> GroupTimes:
         elapsed = self._clock.elapsed()
         estimate = self._estimate.at(elapsed)
-        return GroupTimes(estimate, elapsed, self._last_now, self._keepalive.stamps)
+        return GroupTimes(estimate, elapsed, self._last_now, self._renewals.stamps)
 
     def _note_time(self, transaction: GroupTransaction, *, was_wrong: bool) -> None:
         reading = transaction.reading
@@ -241,12 +241,12 @@ class PostgresWriter:
             return
         self._estimate.note(reading, transaction.asked_at, was_wrong=was_wrong)
         self._last_now = max(self._last_now, reading.instant.now)
-        self._keepalive.note_time(self._last_now)
+        self._renewals.note_time(self._last_now)
 
     # Maintenance
 
     def maintain(self) -> None:
-        """Does nothing: renewals have a thread of their own (`Keepalive`)."""
+        """Does nothing: renewals have a thread of their own (`WriterRenewals`)."""
 
     def idle(self) -> None:
         """Does nothing."""
@@ -257,16 +257,16 @@ class PostgresWriter:
 
     def _renew(self) -> None:
         try:
-            self._keepalive.renew(fence.RENEW_TICKS)
+            self._renewals.renew(fence.RENEW_TICKS)
         except Fault as fault:
             logger.warning("cannot renew the fence: %s", fault)
 
     def close(self) -> None:
         self._disconnect()
-        self._keepalive.close()
+        self._renewals.close()
 
 
-def log_fault(group: Sequence[wire.Request], fault: Fault) -> list[Answer]:
+def answer_with_fault(group: Sequence[wire.Request], fault: Fault) -> list[Answer]:
     """Logs a fault and answers the requests of a group with it."""
     logger.error("%d operations failed: %s", len(group), fault, extra=origins(group))
     return [fault_answer(fault.reason, fault.detail)] * len(group)

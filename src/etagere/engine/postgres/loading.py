@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 import psycopg
 from psycopg import sql
 
-from etagere.engine.interface import Fault, FaultReason, Unknown
+from etagere.engine.interface import Conflict, Fault, FaultReason
 from etagere.engine.loading import Rows
 from etagere.engine.postgres import schema, stamps
-from etagere.engine.postgres.connecting import Database, connect_writer, outcome_of_error
+from etagere.engine.postgres.connecting import Database, connect_writer, errors_as_outcomes
 from etagere.engine.postgres.fence_renewal import timeline_of
 from etagere.engine.postgres.opening import INCOMING_SUFFIX
 from etagere.engine.records import ENCODE, Collection
@@ -35,7 +35,7 @@ _LOCK: Final = "SELECT store_id, bodies FROM load FOR UPDATE NOWAIT"
 _SET_TIME: Final = "UPDATE fence SET at = 0, wal_timeline = $1::text, time = $2::bytea"
 _INSERT_SLOTS: Final = (
     "INSERT INTO writers SELECT slot, NULL, $1::bigint"  # noqa: S608
-    f" FROM generate_series(0, {stamps.GRID - 1}) AS slot"
+    f" FROM generate_series(0, {stamps.SLOTS_MAX - 1}) AS slot"
 )
 """All slots, free: whichever a writer takes, its stamps are greater than $1."""
 
@@ -148,10 +148,9 @@ def _connected(database: Database) -> psycopg.Connection[Any]:
 
 @contextlib.contextmanager
 def _faults(*, commit_sent: bool = False) -> Iterator[None]:
+    """Raises `Fault` or `Unknown` for exceptions of psycopg. A conflict counts as a fault."""
     try:
-        yield
-    except psycopg.Error as error:
-        outcome = outcome_of_error(error, commit_sent=commit_sent)
-        if isinstance(outcome, (Fault, Unknown)):
-            raise outcome from None
-        raise Fault(FaultReason.FAILED, str(outcome)) from None
+        with errors_as_outcomes(commit_sent=commit_sent):
+            yield
+    except Conflict as conflict:
+        raise Fault(FaultReason.FAILED, str(conflict)) from None

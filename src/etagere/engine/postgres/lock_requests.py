@@ -21,8 +21,7 @@ from etagere.clock import TICKS_PER_MILLISECOND
 from etagere.engine.postgres import fence
 from etagere.engine.postgres.binary import bigint, bigint_array, bytea_array, to_int
 from etagere.engine.postgres.pipeline import Pipeline
-from etagere.engine.postgres.record_cache import At
-from etagere.engine.records import COLLECTIONS, Collection
+from etagere.engine.records import COLLECTIONS, Collection, RecordKey
 
 VALID_TICKS: Final = 400 * TICKS_PER_MILLISECOND
 """How long a request counts after it was first read, unless it is renewed: longer than a front end
@@ -45,12 +44,12 @@ _INSERT: Final = (
 _FIRST_COLUMN: Final = 5
 
 
-def read_with_fence(clock: str) -> str:
-    """Returns the query for the fence (`fence.read`) with the requests of all writers: one row for
-    each request, or one with NULLs if there is none."""
+def fence_and_requests_sql(clock: str) -> str:
+    """Returns the query for the fence (`fence.select_sql`) with the requests of all writers: one
+    row for each request, or one with NULLs if there is none."""
     return (
-        f"SELECT f.*, r.slot, r.collection, r.key, r.requested_at FROM ({fence.read(clock)}) AS f"  # noqa: S608
-        " LEFT JOIN lock_requests AS r ON true"
+        "SELECT f.*, r.slot, r.collection, r.key, r.requested_at"  # noqa: S608
+        f" FROM ({fence.select_sql(clock)}) AS f LEFT JOIN lock_requests AS r ON true"
     )
 
 
@@ -69,26 +68,28 @@ class LockRequests:
     def __init__(self) -> None:
         self.slot = 0
         """The slot of this writer."""
-        self._own: dict[At, int] = {}
+        self._own: dict[RecordKey, int] = {}
         """By record: when its lock was requested, by the database's clock."""
-        self._next: dict[At, int] | None = None
-        self._others: dict[At, _ReadRequest] = {}
+        self._next: dict[RecordKey, int] | None = None
+        self._others: dict[RecordKey, _ReadRequest] = {}
 
-    def of_others(self, elapsed: int) -> frozenset[At]:
+    def of_others(self, elapsed: int) -> frozenset[RecordKey]:
         """Returns the records whose locks other writers request, at an elapsed time of this
         machine."""
         if not self._others:
             return frozenset()
         oldest = elapsed - VALID_TICKS
-        return frozenset([at for at, read in self._others.items() if read.first_read > oldest])
+        return frozenset(
+            [record_key for record_key, read in self._others.items() if read.first_read > oldest]
+        )
 
     def receive(self, result: pq.abc.PGresult, elapsed: int) -> None:
-        """Stores the requests of others from a result of `read_with_fence`."""
+        """Stores the requests of others from a result of `fence_and_requests_sql`."""
         if result.get_value(0, _FIRST_COLUMN) is None:
             if self._others:
                 self._others = {}
             return
-        others: dict[At, _ReadRequest] = {}
+        others: dict[RecordKey, _ReadRequest] = {}
         for row in range(result.ntuples):
             slot, name, key, requested_at = [
                 result.get_value(row, column) for column in range(_FIRST_COLUMN, _FIRST_COLUMN + 4)
@@ -98,15 +99,19 @@ class LockRequests:
             # A newer version may have collections that this one does not know.
             collection: Collection[Any, Any] | None = COLLECTIONS.get(name.decode())
             if collection is not None and to_int(slot) != self.slot:
-                at = collection, key
+                record_key = collection, key
                 read = _ReadRequest(to_int(requested_at), elapsed)
-                known = others.get(at) or self._others.get(at)
+                known = others.get(record_key) or self._others.get(record_key)
                 is_known = known is not None and known.requested_at >= read.requested_at
-                others[at] = known if known is not None and is_known else read
+                others[record_key] = known if known is not None and is_known else read
         self._others = others
 
     def send_changes(
-        self, pipeline: Pipeline, unavailable: set[At], acquired: Iterable[At], clock: int
+        self,
+        pipeline: Pipeline,
+        unavailable: set[RecordKey],
+        acquired: Iterable[RecordKey],
+        clock: int,
     ) -> None:
         """Sends the statements that store the requests for records whose exclusive locks were not
         available, and withdraw those for locks that were acquired."""
@@ -114,13 +119,17 @@ class LockRequests:
         if not self._own and not unavailable:
             return
         oldest = clock - VALID_TICKS
-        requests = {at: since for at, since in self._own.items() if since > oldest}
-        for at in acquired:
-            requests.pop(at, None)
-        for at in unavailable:
-            since = requests.get(at)
-            if clock - since >= RENEW_TICKS if since is not None else len(requests) < REQUESTS_MAX:
-                requests[at] = clock
+        requests = {record_key: since for record_key, since in self._own.items() if since > oldest}
+        for record_key in acquired:
+            requests.pop(record_key, None)
+        for record_key in unavailable:
+            since = requests.get(record_key)
+            if since is None:
+                is_due = len(requests) < REQUESTS_MAX
+            else:
+                is_due = clock - since >= RENEW_TICKS
+            if is_due:
+                requests[record_key] = clock
         if requests == self._own:
             return
         slot = bigint(self.slot)

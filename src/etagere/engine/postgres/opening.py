@@ -32,7 +32,7 @@ def require_ledger(database: Database, *, make: bool) -> str:
     connection = connect_writer(database)
     try:
         with connection:
-            if not has_tables(connection):
+            if not schema.has_tables(connection):
                 _require_no_load(connection, database.schema)
                 if not make:
                     raise NoLedger
@@ -47,12 +47,6 @@ def _require_no_load(connection: psycopg.Connection[Any], name: str) -> None:
     query = "SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s"
     if connection.execute(query, (f"{name}{INCOMING_SUFFIX}",)).fetchone() is not None:
         raise LedgerIncomplete
-
-
-def has_tables(connection: psycopg.Connection[Any]) -> bool:
-    """Returns whether the database has a ledger."""
-    found = connection.execute("SELECT to_regclass('schema_version')").fetchone()
-    return found is not None and found[0] is not None
 
 
 def _own_host(connection: psycopg.Connection[Any]) -> str:

@@ -1,10 +1,10 @@
-"""Optimistic reads: operations that run on remembered records before the database is asked.
+"""Optimistic reads: operations that run on cached records before the database is asked.
 
-A read operation is a pure function of the records that it gets. It runs on what the process
-remembers of them, and notes every record, present or absent. Then one statement compares the
-versions of all of them in one snapshot, which was taken after the read began. If they are the
-current ones, the result is what the operation would have returned in that snapshot. Otherwise the
-statement has returned the current records, and the operation runs again.
+A read operation is a pure function of the records that it gets. It runs on those that the process
+has cached, and notes every record, present or absent. Then one statement compares the versions of
+all of them in one snapshot, which was taken after the read began. If they are the current ones, the
+result is what the operation would have returned in that snapshot. Otherwise the statement has
+returned the current records, and the operation runs again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 from etagere.engine.interface import FILTERED_SCAN_BYTES_MAX, C, ReadTxn, T
 from etagere.engine.postgres.record_cache import (
     UNKNOWN,
-    At,
+    CachedRecord,
     RecordCache,
     RecordLookups,
-    Remembered,
 )
 from etagere.engine.postgres.snapshot_txn import NOTHING_EXPECTED, Expected, Scan, first_slice
-from etagere.engine.records import Collection, K, R, Span
+from etagere.engine.records import Collection, K, R, RecordKey, Span
 from etagere.engine.timeline import Instant
 
 GETS_MAX: Final = 1_024
@@ -29,11 +28,11 @@ GETS_MAX: Final = 1_024
 that would never end on records of different times."""
 ROUNDS_MAX: Final = 6
 """The statements after which a read that is still not valid runs in a transaction. One statement
-suffices if everything is remembered; each record that leads to another one may take one more."""
+suffices if everything is cached; each record that leads to another one may take one more."""
 
 
 class Incomplete(BaseException):
-    """The operation needs a record of which nothing is remembered.
+    """The operation needs a record that is not cached.
 
     Not an `Exception`: operations must not handle it.
     """
@@ -51,12 +50,12 @@ class NeedsSnapshot(BaseException):
 class Validation(NamedTuple):
     """Records of one snapshot, and its time."""
 
-    entries: Mapping[At, Remembered]
+    entries: Mapping[RecordKey, CachedRecord]
     instant: Instant
 
 
 class RecordingTxn(RecordLookups):
-    """A read transaction on remembered records, which notes what the operation uses."""
+    """A read transaction on cached records, which notes what the operation uses."""
 
     __slots__ = (
         "_cache",
@@ -72,7 +71,7 @@ class RecordingTxn(RecordLookups):
     def __init__(
         self,
         cache: RecordCache,
-        validated: Mapping[At, Remembered],
+        validated: Mapping[RecordKey, CachedRecord],
         instant: Instant,
         key_bytes_max: int,
     ) -> None:
@@ -83,9 +82,9 @@ class RecordingTxn(RecordLookups):
         self._key_bytes_max = key_bytes_max
         self._gets_left = GETS_MAX
         self.asked_time = False
-        self.seen: dict[At, Remembered] = {}
-        self.unknown: list[At] = []
-        """Records of which nothing is remembered."""
+        self.seen: dict[RecordKey, CachedRecord] = {}
+        self.unknown: list[RecordKey] = []
+        """Records that are not cached."""
 
     @property
     def now(self) -> int:
@@ -129,29 +128,29 @@ class RecordingTxn(RecordLookups):
         """Returns the exception that ends the attempt in favour of a transaction."""
         return NeedsSnapshot(Expected({**self.seen, **dict.fromkeys(self.unknown, UNKNOWN)}, scan))
 
-    def _find_all(self, collection: Collection[K, Any], keys: Sequence[K]) -> list[Remembered]:
+    def _find_all(self, collection: Collection[K, Any], keys: Sequence[K]) -> list[CachedRecord]:
         pack, find = collection.pack, self._find
         found = [find((collection, pack(key))) for key in keys]
         if self.unknown:
             raise Incomplete
-        return cast("list[Remembered]", found)
+        return cast("list[CachedRecord]", found)
 
-    def _find(self, at: At) -> Remembered | None:
+    def _find(self, record_key: RecordKey) -> CachedRecord | None:
         if not self._gets_left:
             raise self.needs_snapshot()
         self._gets_left -= 1
-        entry = self.seen.get(at)
+        entry = self.seen.get(record_key)
         if entry is not None:
             return entry
-        entry = self._validated.get(at)
+        entry = self._validated.get(record_key)
         if entry is None:
-            entry = self._cache.get(at)
+            entry = self._cache.get(record_key)
             if entry is None:
-                if len(at[1]) > self._key_bytes_max:
+                if len(record_key[1]) > self._key_bytes_max:
                     raise self.needs_snapshot()
-                self.unknown.append(at)
+                self.unknown.append(record_key)
                 return None
-        self.seen[at] = entry
+        self.seen[record_key] = entry
         return entry
 
 
@@ -169,7 +168,7 @@ def run_optimistically(
 
     `last`: a time in the past, for the first attempt.
     """
-    validated: Mapping[At, Remembered] = {}
+    validated: Mapping[RecordKey, CachedRecord] = {}
     instant, is_current = last, False
     result: T
     for _ in range(ROUNDS_MAX):
@@ -195,8 +194,10 @@ def run_optimistically(
     raise NeedsSnapshot(Expected(validated))
 
 
-def _all_in(validated: Mapping[At, Remembered], seen: Mapping[At, Remembered]) -> bool:
-    for at, entry in seen.items():  # noqa: SIM110 (all() would cost a generator)
-        if validated.get(at) is not entry:
+def _all_in(
+    validated: Mapping[RecordKey, CachedRecord], seen: Mapping[RecordKey, CachedRecord]
+) -> bool:
+    for record_key, entry in seen.items():  # noqa: SIM110 (all() would cost a generator)
+        if validated.get(record_key) is not entry:
             return False
     return True

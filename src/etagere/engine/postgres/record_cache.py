@@ -1,7 +1,7 @@
-"""Records that a process remembers, with their versions.
+"""The cache of records that a process has, with their versions.
 
-Another process may have changed a record in the meantime, so whoever uses what is remembered has
-the database compare the versions.
+Another process may have changed a record in the meantime, so whoever uses a cached record has the
+database compare the versions.
 """
 
 from __future__ import annotations
@@ -12,14 +12,11 @@ from typing import Any, Final, NamedTuple
 
 from etagere.config import KIB, MIB
 from etagere.engine.interface import FilteredRows
-from etagere.engine.records import Collection, K, R
+from etagere.engine.records import Collection, K, R, RecordKey
 from etagere.model.base import Record
 
-At = tuple[Collection[Any, Any], bytes]
-"""The place of a record: its collection and its encoded key."""
 
-
-class Remembered(NamedTuple):
+class CachedRecord(NamedTuple):
     """The state of a record, present or absent, at some time in the past."""
 
     version: int
@@ -33,21 +30,23 @@ class Remembered(NamedTuple):
 ABSENT_VERSION: Final = 0
 UNKNOWN_VERSION: Final = -1
 """Differs from the version of every record and from that of an absent one."""
-ABSENT: Final = Remembered(ABSENT_VERSION, None, 0)
-UNKNOWN: Final = Remembered(UNKNOWN_VERSION, None, 0)
+ABSENT: Final = CachedRecord(ABSENT_VERSION, None, 0)
+UNKNOWN: Final = CachedRecord(UNKNOWN_VERSION, None, 0)
 
 RECORD_BYTES_MAX: Final = 64 * KIB
-"""Longer records are not remembered."""
+"""Longer records are not cached."""
 _GENERATION_RECORDS_MAX: Final = 8_192
 _GENERATION_BYTES_MAX: Final = 8 * MIB
 _OVERHEAD_BYTES: Final = 512
-"""The memory that a remembered record needs besides its encoding and its key."""
+"""The memory that a cached record needs besides its encoding and its key."""
 
 
-def remembered(collection: Collection[Any, Any], version: int, value: bytes | None) -> Remembered:
-    """Returns a row of the database as what is remembered of it."""
+def decode_cached(
+    collection: Collection[Any, Any], version: int, value: bytes | None
+) -> CachedRecord:
+    """Returns the cached record for a row of the database."""
     record: Record | None = None if value is None else collection.decode(value)
-    return Remembered(version, record, 0 if value is None else len(value))
+    return CachedRecord(version, record, 0 if value is None else len(value))
 
 
 class RecordLookups(ABC):
@@ -56,7 +55,7 @@ class RecordLookups(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def _find_all(self, collection: Collection[K, Any], keys: Sequence[K]) -> list[Remembered]:
+    def _find_all(self, collection: Collection[K, Any], keys: Sequence[K]) -> list[CachedRecord]:
         """Returns the state of the records with these keys."""
 
     def get_all(self, collection: Collection[K, R], keys: Sequence[K]) -> list[R | None]:
@@ -93,25 +92,25 @@ class RecordCache:
     ) -> None:
         self._records_max = generation_records_max
         self._bytes_max = generation_bytes_max
-        self._recent: dict[At, Remembered] = {}
+        self._recent: dict[RecordKey, CachedRecord] = {}
         self._recent_bytes = 0
-        self._older: dict[At, Remembered] = {}
+        self._older: dict[RecordKey, CachedRecord] = {}
 
-    def get(self, at: At) -> Remembered | None:
-        entry = self._recent.get(at)
+    def get(self, record_key: RecordKey) -> CachedRecord | None:
+        entry = self._recent.get(record_key)
         if entry is None:
-            entry = self._older.get(at)
+            entry = self._older.get(record_key)
             if entry is not None:
-                self.put(at, entry)
+                self.put(record_key, entry)
         return entry
 
-    def put(self, at: At, entry: Remembered) -> None:
+    def put(self, record_key: RecordKey, entry: CachedRecord) -> None:
         recent = self._recent
         if entry.size > RECORD_BYTES_MAX:
-            self.forget(at)
+            self.forget(record_key)
             return
-        previous = recent.get(at)
-        overhead = _OVERHEAD_BYTES + len(at[1])
+        previous = recent.get(record_key)
+        overhead = _OVERHEAD_BYTES + len(record_key[1])
         if previous is not None:
             self._recent_bytes -= previous.size + overhead
         size = entry.size + overhead
@@ -120,13 +119,13 @@ class RecordCache:
             recent = self._recent = {}
             self._recent_bytes = 0
         self._recent_bytes += size
-        recent[at] = entry
+        recent[record_key] = entry
 
-    def forget(self, at: At) -> None:
-        previous = self._recent.pop(at, None)
+    def forget(self, record_key: RecordKey) -> None:
+        previous = self._recent.pop(record_key, None)
         if previous is not None:
-            self._recent_bytes -= previous.size + _OVERHEAD_BYTES + len(at[1])
-        self._older.pop(at, None)
+            self._recent_bytes -= previous.size + _OVERHEAD_BYTES + len(record_key[1])
+        self._older.pop(record_key, None)
 
     def clear(self) -> None:
         self._recent = {}

@@ -20,7 +20,7 @@ from etagere.engine.postgres.connecting import (
     READER_NAME,
     Database,
     connect_reader,
-    outcome_of_error,
+    errors_as_outcomes,
 )
 from etagere.engine.postgres.fence_renewal import timeline_of
 
@@ -44,20 +44,17 @@ def wait_for_running_transactions(database: Database, seconds_max: float) -> Non
     """Waits until every write has ended that may not have seen the latest state of moves. From then
     on no write commits in an account that was frozen before. Raises `StillRunning` or `Fault`."""
     deadline = time.monotonic() + seconds_max
-    with connect_reader(database) as connection:
-        try:
-            cursor = psycopg.RawCursor(connection)
-            waiting_for = _holders(cursor)
-            while waiting_for:
-                if time.monotonic() > deadline:
-                    raise StillRunning(
-                        f"{len(waiting_for)} transactions did not end within {seconds_max:g} s"
-                    )
-                time.sleep(_PAUSE_SECONDS)
-                waiting_for &= _holders(cursor)
-            _require_primary(cursor, database, timeline_of(connection))
-        except psycopg.Error as error:
-            raise outcome_of_error(error) from None
+    with connect_reader(database) as connection, errors_as_outcomes():
+        cursor = psycopg.RawCursor(connection)
+        waiting_for = _holders(cursor)
+        while waiting_for:
+            if time.monotonic() > deadline:
+                raise StillRunning(
+                    f"{len(waiting_for)} transactions did not end within {seconds_max:g} s"
+                )
+            time.sleep(_PAUSE_SECONDS)
+            waiting_for &= _holders(cursor)
+        _require_primary(cursor, database, timeline_of(connection))
 
 
 def _holders(cursor: psycopg.RawCursor[Any]) -> set[str]:
@@ -68,7 +65,7 @@ def _holders(cursor: psycopg.RawCursor[Any]) -> set[str]:
 
 def _require_primary(cursor: psycopg.RawCursor[Any], database: Database, wal_timeline: str) -> None:
     """Raises `Fault` if the server may be a former primary, whose locks mean nothing."""
-    row = cursor.execute(fence.read(database.clock)).fetchone()
+    row = cursor.execute(fence.select_sql(database.clock)).fetchone()
     assert row is not None
-    if not fence.reading(*row).is_valid(wal_timeline):
+    if not fence.decode_reading(*row).is_valid(wal_timeline):
         raise Fault(FaultReason.UNAVAILABLE, "the server may no longer be the primary")

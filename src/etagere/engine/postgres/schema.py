@@ -75,9 +75,9 @@ def bound(packed: bytes) -> tuple[bytes, bytes]:
 class Statements(NamedTuple):
     """The SQL of one collection.
 
-    `known` statements take keys, digests and the versions that the caller remembers (NULL: none),
-    and return (ordinal, version, value) of the records that exist: the ordinal counts keys from 1,
-    and the value is NULL where the version is the remembered one.
+    `known` statements take keys, digests and the versions that the caller has cached (NULL:
+    none), and return (ordinal, version, value) of the records that exist: the ordinal counts keys
+    from 1, and the value is NULL where the version is the cached one.
     """
 
     known: str
@@ -222,8 +222,7 @@ def require_known_version(connection: psycopg.Connection[Any]) -> tuple[int, int
 def _create_lock(connection: psycopg.Connection[Any], schema: str) -> None:
     """Creates the schema with the row that serializes its creators."""
     name = sql.Identifier(schema)
-    found = connection.execute("SELECT to_regclass('schema_version')").fetchone()
-    if found is not None and found[0] is not None:
+    if has_tables(connection):
         return
     with connection.transaction():
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
@@ -232,6 +231,12 @@ def _create_lock(connection: psycopg.Connection[Any], schema: str) -> None:
             " records int NOT NULL, layout int NOT NULL)"
         )
         connection.execute("INSERT INTO schema_version VALUES (1, 0, 0) ON CONFLICT DO NOTHING")
+
+
+def has_tables(connection: psycopg.Connection[Any]) -> bool:
+    """Returns whether there is a ledger in the schema on the search path."""
+    found = connection.execute("SELECT to_regclass('schema_version')").fetchone()
+    return found is not None and found[0] is not None
 
 
 def present_tables(connection: psycopg.Connection[Any], schema: str) -> set[str]:

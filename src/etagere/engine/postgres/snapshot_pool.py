@@ -25,10 +25,10 @@ from etagere.engine.interface import (
 )
 from etagere.engine.postgres.connecting import NO_HEARTBEAT, Database
 from etagere.engine.postgres.fence import StaleFence
-from etagere.engine.postgres.fence_renewal import FenceRenewer
+from etagere.engine.postgres.fence_renewal import OnDemandFenceRenewer
 from etagere.engine.postgres.pipeline import PipelineFailed
+from etagere.engine.postgres.snapshot_connection import SnapshotConnection
 from etagere.engine.postgres.snapshot_txn import NOTHING_EXPECTED, Expected, SnapshotTxn
-from etagere.engine.postgres.snapshots import Snapshot
 from etagere.engine.scheduling import FairScheduler
 from etagere.telemetry.context import no_request
 from etagere.telemetry.formats import describe_exception
@@ -56,7 +56,7 @@ class SnapshotPool:
         self,
         database: Database,
         config: Config,
-        renewer: FenceRenewer,
+        renewer: OnDemandFenceRenewer,
         slots_per_kind: dict[str, int],
         may_connect: Callable[[], bool],
     ) -> None:
@@ -66,7 +66,7 @@ class SnapshotPool:
         self._schedulers = {kind: FairScheduler(n) for kind, n in slots_per_kind.items()}
         self._threads = ThreadPoolExecutor(sum(slots_per_kind.values()), "snapshot")
         self._may_connect = may_connect
-        self._idle: list[Snapshot] = []
+        self._idle: list[SnapshotConnection] = []
         self._idle_timer: asyncio.TimerHandle | None = None
         self._last_error = ""
         """Why the last read could not reach the database, if it could not."""
@@ -84,8 +84,8 @@ class SnapshotPool:
     ) -> T:
         """Runs an operation in a transaction."""
 
-        def run(snapshot: Snapshot, _: threading.Event) -> T:
-            return operation(self._transaction(snapshot, expected), command)
+        def run(connection: SnapshotConnection, _: threading.Event) -> T:
+            return operation(self._transaction(connection, expected), command)
 
         return await self._in_thread(kind, operation, read_class, run)
 
@@ -98,21 +98,21 @@ class SnapshotPool:
     ) -> T:
         """Runs an operation that yields now and then, in one transaction."""
 
-        def run(snapshot: Snapshot, abandoned: threading.Event) -> T:
-            transaction = self._transaction(snapshot, NOTHING_EXPECTED)
+        def run(connection: SnapshotConnection, abandoned: threading.Event) -> T:
+            transaction = self._transaction(connection, NOTHING_EXPECTED)
             return _run_steps(operation(transaction, command), abandoned)
 
         return await self._in_thread(kind, operation, read_class, run)
 
-    def _transaction(self, snapshot: Snapshot, expected: Expected) -> SnapshotTxn:
-        return SnapshotTxn(snapshot, self._config.snapshot_seconds_max, expected)
+    def _transaction(self, connection: SnapshotConnection, expected: Expected) -> SnapshotTxn:
+        return SnapshotTxn(connection, self._config.snapshot_seconds_max, expected)
 
     async def _in_thread(
         self,
         kind: str,
         operation: Callable[..., object],
         read_class: ReadClass | None,
-        run: Callable[[Snapshot, threading.Event], T],
+        run: Callable[[SnapshotConnection, threading.Event], T],
     ) -> T:
         read_class = read_class or ReadClass(operation.__qualname__)
         loop = asyncio.get_running_loop()
@@ -134,7 +134,7 @@ class SnapshotPool:
     def _run_repeatedly(
         self,
         operation: Callable[..., object],
-        run: Callable[[Snapshot, threading.Event], T],
+        run: Callable[[SnapshotConnection, threading.Event], T],
         abandoned: threading.Event,
         deadline: float,
     ) -> T:
@@ -165,33 +165,33 @@ class SnapshotPool:
     def _run_once(
         self,
         operation: Callable[..., object],
-        run: Callable[[Snapshot, threading.Event], T],
+        run: Callable[[SnapshotConnection, threading.Event], T],
         abandoned: threading.Event,
     ) -> T:
-        snapshot = self._take()
+        connection = self._take()
         try:
-            result = run(snapshot, abandoned)
+            result = run(connection, abandoned)
         except (Refused, Conflict, Fault, Abandoned):
-            self._put_back(snapshot)
+            self._put_back(connection)
             raise
         except PipelineFailed as failed:
-            snapshot.close()
+            connection.close()
             raise failed.outcome from None
         except StaleFence as stale:
-            snapshot.close()
+            connection.close()
             self._renewer.renew()
             raise Fault(FaultReason.UNAVAILABLE, str(stale)) from None
         except Exception as error:
-            self._put_back(snapshot)
+            self._put_back(connection)
             logger.error("operation %s failed", operation.__qualname__, exc_info=error)
             raise Fault(FaultReason.FAILED, describe_exception(error)) from error
         except BaseException:
-            snapshot.close()
+            connection.close()
             raise
-        self._put_back(snapshot)
+        self._put_back(connection)
         return result
 
-    def _take(self) -> Snapshot:
+    def _take(self) -> SnapshotConnection:
         """Returns a connection that is not in use. Raises `Fault`."""
         try:
             return self._idle.pop()
@@ -200,21 +200,21 @@ class SnapshotPool:
         if not self._may_connect():
             raise Fault(FaultReason.UNAVAILABLE, NO_HEARTBEAT)
         try:
-            return Snapshot(self._database)
+            return SnapshotConnection(self._database)
         except PipelineFailed as failed:
             raise Fault(FaultReason.UNAVAILABLE, str(failed)) from None
 
-    def _put_back(self, snapshot: Snapshot) -> None:
+    def _put_back(self, connection: SnapshotConnection) -> None:
         try:
-            snapshot.end()
+            connection.end()
         except PipelineFailed:
-            snapshot.close()
+            connection.close()
             return
-        snapshot.idle_since = time.monotonic()
+        connection.idle_since = time.monotonic()
         if self._may_connect():
-            self._idle.append(snapshot)
+            self._idle.append(connection)
         else:
-            snapshot.close()
+            connection.close()
 
     def _close_idle_later(self, loop: asyncio.AbstractEventLoop) -> None:
         self._idle_timer = loop.call_later(
@@ -225,12 +225,12 @@ class SnapshotPool:
         """Closes the connections that have not been used for long."""
         self._idle_timer = None
         oldest = time.monotonic() - IDLE_SECONDS_MAX
-        for snapshot in [each for each in self._idle if each.idle_since <= oldest]:
+        for connection in [each for each in self._idle if each.idle_since <= oldest]:
             try:
-                self._idle.remove(snapshot)
+                self._idle.remove(connection)
             except ValueError:
                 continue  # another thread has taken it
-            snapshot.close()
+            connection.close()
         if self._idle:
             self._close_idle_later(loop)
 
@@ -239,8 +239,8 @@ class SnapshotPool:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         await asyncio.to_thread(self._threads.shutdown)
-        for snapshot in self._idle:
-            snapshot.close()
+        for connection in self._idle:
+            connection.close()
         self._idle.clear()
 
 

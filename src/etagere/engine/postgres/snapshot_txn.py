@@ -1,6 +1,6 @@
 """The read transaction of operations that scan or take long; they run in threads.
 
-If an operation was first run on remembered records, it is known what it looks at first. That is
+If an operation was first run on cached records, it is known what it looks at first. That is
 fetched in the first round trip.
 """
 
@@ -17,13 +17,12 @@ from etagere.engine.postgres.binary import bigint, bigint_array, bytea_array, to
 from etagere.engine.postgres.record_cache import (
     ABSENT,
     UNKNOWN,
-    At,
+    CachedRecord,
     RecordLookups,
-    Remembered,
-    remembered,
+    decode_cached,
 )
-from etagere.engine.postgres.snapshots import Query, Result, Snapshot
-from etagere.engine.records import Collection, K, Layout, R, Span
+from etagere.engine.postgres.snapshot_connection import Query, Result, SnapshotConnection
+from etagere.engine.records import Collection, K, Layout, R, RecordKey, Span
 
 _SLICE_ROWS: Final = {Layout.SMALL: 128, Layout.LARGE: 8}
 """The rows that a scan with a limit in bytes fetches first, when it does not know their size."""
@@ -53,7 +52,7 @@ def first_slice(collection: Collection[Any, Any], span: Span, limit: int) -> Sca
 class Expected(NamedTuple):
     """What an operation is expected to look at."""
 
-    records: Mapping[At, Remembered]
+    records: Mapping[RecordKey, CachedRecord]
     scan: Scan | None = None
 
 
@@ -63,26 +62,29 @@ NOTHING_EXPECTED: Final = Expected({})
 class SnapshotTxn(RecordLookups):
     """A read transaction in one snapshot."""
 
-    __slots__ = ("_began", "_expected", "_found", "_scanned", "_seconds_max", "_snapshot")
+    __slots__ = ("_began", "_connection", "_expected", "_found", "_scanned", "_seconds_max")
 
     def __init__(
-        self, snapshot: Snapshot, seconds_max: float, expected: Expected = NOTHING_EXPECTED
+        self,
+        connection: SnapshotConnection,
+        seconds_max: float,
+        expected: Expected = NOTHING_EXPECTED,
     ) -> None:
-        self._snapshot = snapshot
+        self._connection = connection
         self._began = time.monotonic()
         self._seconds_max = seconds_max
         self._expected = expected
-        self._found: dict[At, Remembered] = {}
+        self._found: dict[RecordKey, CachedRecord] = {}
         """Records of this snapshot."""
         self._scanned: dict[Scan, Result] = {}
 
     @property
     def now(self) -> int:
-        return self._snapshot.instant.now
+        return self._connection.instant.now
 
     @property
     def steady_now(self) -> int:
-        return self._snapshot.instant.steady_now
+        return self._connection.instant.steady_now
 
     @property
     def is_overdue(self) -> bool:
@@ -113,7 +115,7 @@ class SnapshotTxn(RecordLookups):
 
     def count(self, collection: Collection[K, R], span: Span, limit: int) -> Counted:
         sql = schema.statements(collection).count_rows
-        (result,) = self._snapshot.query([Query(sql, (*_bounds(span), bigint(limit)))])
+        (result,) = self._connection.query([Query(sql, (*_bounds(span), bigint(limit)))])
         value = result.get_value
         found = to_int(value(0, 0))
         if found < limit or not found:
@@ -126,34 +128,36 @@ class SnapshotTxn(RecordLookups):
     def _fetch_expected(self) -> None:
         records, scan = self._expected
         self._expected = NOTHING_EXPECTED
-        groups: dict[Collection[Any, Any], list[tuple[At, Remembered]]] = {}
-        for at, known in records.items():
-            groups.setdefault(at[0], []).append((at, known))
+        groups: dict[Collection[Any, Any], list[tuple[RecordKey, CachedRecord]]] = {}
+        for record_key, known in records.items():
+            groups.setdefault(record_key[0], []).append((record_key, known))
         lookups = [_Lookup(collection, group) for collection, group in groups.items()]
         queries = [lookup.query for lookup in lookups]
         if scan is not None:
             queries.append(scan.query)
-        results = self._snapshot.query(queries)
+        results = self._connection.query(queries)
         if scan is not None:
             self._scanned[scan] = results.pop()
         for lookup, result in zip(lookups, results, strict=True):
             self._found.update(lookup.found(result))
 
-    def _find_all(self, collection: Collection[Any, Any], keys: Sequence[Any]) -> list[Remembered]:
+    def _find_all(
+        self, collection: Collection[Any, Any], keys: Sequence[Any]
+    ) -> list[CachedRecord]:
         if self._expected is not NOTHING_EXPECTED:
             self._fetch_expected()
-        ats: list[At] = [(collection, collection.pack(key)) for key in keys]
+        record_keys: list[RecordKey] = [(collection, collection.pack(key)) for key in keys]
         found = self._found
-        others = [(at, UNKNOWN) for at in ats if at not in found]
+        others = [(record_key, UNKNOWN) for record_key in record_keys if record_key not in found]
         if others:
             lookup = _Lookup(collection, others)
-            found = {**found, **lookup.found(self._snapshot.query([lookup.query])[0])}
-        return [found[at] for at in ats]
+            found = {**found, **lookup.found(self._connection.query([lookup.query])[0])}
+        return [found[record_key] for record_key in record_keys]
 
     def _rows(self, scan: Scan) -> list[Row]:
         if self._expected is not NOTHING_EXPECTED:
             self._fetch_expected()
-        result = self._scanned.pop(scan, None) or self._snapshot.query([scan.query])[0]
+        result = self._scanned.pop(scan, None) or self._connection.query([scan.query])[0]
         value = result.get_value
         return [
             ((value(row, 0) or b"") + (value(row, 1) or b""), value(row, 3) or b"")
@@ -182,12 +186,12 @@ class SnapshotTxn(RecordLookups):
 
 
 class _Lookup:
-    """A query for records by their keys, of which some may be remembered."""
+    """A query for records by their keys, of which some may be cached."""
 
     __slots__ = ("_collection", "_known")
 
     def __init__(
-        self, collection: Collection[Any, Any], known: Sequence[tuple[At, Remembered]]
+        self, collection: Collection[Any, Any], known: Sequence[tuple[RecordKey, CachedRecord]]
     ) -> None:
         self._collection = collection
         self._known = known
@@ -204,15 +208,17 @@ class _Lookup:
             ),
         )
 
-    def found(self, result: Result) -> dict[At, Remembered]:
+    def found(self, result: Result) -> dict[RecordKey, CachedRecord]:
         """Returns the state of the records, present or absent."""
-        found = {at: ABSENT for at, _ in self._known}
+        found = {record_key: ABSENT for record_key, _ in self._known}
         value = result.get_value
         for row in range(result.ntuples):
-            at, known = self._known[to_int(value(row, 0)) - 1]
+            record_key, known = self._known[to_int(value(row, 0)) - 1]
             version, encoded = to_int(value(row, 1)), value(row, 2)
             is_known = encoded is None and version == known.version
-            found[at] = known if is_known else remembered(self._collection, version, encoded)
+            found[record_key] = (
+                known if is_known else decode_cached(self._collection, version, encoded)
+            )
         return found
 
 

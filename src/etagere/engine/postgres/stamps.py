@@ -13,7 +13,7 @@ from typing import Final
 
 from etagere.clock import TICKS_PER_SECOND
 
-GRID: Final = 1_000
+SLOTS_MAX: Final = 1_000
 """The number of slots. The time of a stamp is a multiple of this many ticks, 0.1 ms."""
 RESERVE_TICKS: Final = 10 * TICKS_PER_SECOND
 
@@ -28,7 +28,7 @@ FIND_FREE: Final = (
 """A slot that was released or whose reservation ended before $1."""
 INSERT_NEXT: Final = (
     "INSERT INTO writers SELECT coalesce(max(slot) + 1, 0), $1::bytea, $2::bigint FROM writers"  # noqa: S608
-    f" HAVING coalesce(max(slot) + 1, 0) < {GRID} ON CONFLICT DO NOTHING RETURNING slot"
+    f" HAVING coalesce(max(slot) + 1, 0) < {SLOTS_MAX} ON CONFLICT DO NOTHING RETURNING slot"
 )
 TAKE: Final = (
     "UPDATE writers SET owner = $1::bytea, reserved_until = $2::bigint WHERE slot = $3::int"
@@ -55,10 +55,10 @@ class NotReserved(Exception):
 def next_stamp(time: int, last: int, slot: int) -> int:
     """Returns the first stamp of a slot that is not before a time, and greater than the last
     one, of whatever slot."""
-    grid = max(-(-time // GRID), last // GRID + 1)
-    if (grid - 1) * GRID + slot > last and (grid - 1) * GRID + slot >= time:
-        grid -= 1
-    return grid * GRID + slot
+    multiple = max(-(-time // SLOTS_MAX), last // SLOTS_MAX + 1)
+    if (multiple - 1) * SLOTS_MAX + slot > last and (multiple - 1) * SLOTS_MAX + slot >= time:
+        multiple -= 1
+    return multiple * SLOTS_MAX + slot
 
 
 class StampSource:
@@ -68,8 +68,8 @@ class StampSource:
 
     def __init__(self, slot: int, last: int, reserved_until: int) -> None:
         """`last`: the end of the slot's previous reservation."""
-        if not 0 <= slot < GRID:
-            raise ValueError(f"slot {slot} is not below {GRID}")
+        if not 0 <= slot < SLOTS_MAX:
+            raise ValueError(f"slot {slot} is not below {SLOTS_MAX}")
         self.slot = slot
         self.last = last
         self.reserved_until = reserved_until

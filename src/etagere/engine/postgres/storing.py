@@ -8,9 +8,8 @@ from typing import Any
 from etagere.engine.postgres import schema
 from etagere.engine.postgres.binary import bigint, bytea_array
 from etagere.engine.postgres.pipeline import Pipeline
-from etagere.engine.postgres.record_cache import At
 from etagere.engine.postgres.schema import split
-from etagere.engine.records import Collection
+from etagere.engine.records import Collection, RecordKey
 from etagere.model.base import Record
 
 Row = tuple[Record, bytes]
@@ -20,7 +19,7 @@ Overlay = dict[Collection[Any, Any], dict[bytes, Row | None]]
 
 
 def send_changes(
-    pipeline: Pipeline, overlay: Overlay, placeholders: Iterable[At], version: int
+    pipeline: Pipeline, overlay: Overlay, placeholders: Iterable[RecordKey], version: int
 ) -> None:
     """Sends the statements for all changes, in the order of all locks. Placeholders that are not
     replaced are removed."""

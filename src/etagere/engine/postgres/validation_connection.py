@@ -17,9 +17,9 @@ from etagere.engine.interface import Fault, FaultReason
 from etagere.engine.postgres import connecting, fence, validation_statement
 from etagere.engine.postgres.connecting import Database
 from etagere.engine.postgres.optimistic import Validation
-from etagere.engine.postgres.record_cache import At, RecordCache, Remembered, remembered
+from etagere.engine.postgres.record_cache import CachedRecord, RecordCache, decode_cached
 from etagere.engine.postgres.validation_statement import Collections, KeyGroups
-from etagere.engine.records import Collection
+from etagere.engine.records import Collection, RecordKey
 from etagere.engine.timeline import Instant
 
 _BINARY: Final = pq.Format.BINARY
@@ -37,8 +37,8 @@ class Batch:
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
         """When the reads fail, by the clock of the event loop."""
-        self.entries: dict[At, Remembered] = {}
-        """What is remembered; after the validation, what is current."""
+        self.entries: dict[RecordKey, CachedRecord] = {}
+        """What is cached; after the validation, what is current."""
         self.waiters: list[asyncio.Future[Validation]] = []
 
     def answer(self, validation: Validation) -> None:
@@ -103,7 +103,7 @@ class ValidationConnection:
         self._result: pq.abc.PGresult | None = None
         self.batch: Batch | None = None
         self.misses = 0
-        """The records of the last batch that were not as remembered."""
+        """The records of the last batch that were not as cached."""
         self.sent_at = 0.0
         self.instant = Instant(0, 0)
         """The time of the last validation."""
@@ -227,17 +227,17 @@ class ValidationConnection:
         self.misses = result.ntuples - 1
         if self.misses:
             entries, cache = batch.entries, self._cache
-            for at, version, value in validation_statement.changed_rows(
+            for record_key, version, value in validation_statement.changed_rows(
                 result, groups, statement.collections
             ):
                 try:
-                    entry = remembered(at[0], version, value)
+                    entry = decode_cached(record_key[0], version, value)
                 except ValueError:
                     # The reads that need it find out in a transaction.
-                    del entries[at]
+                    del entries[record_key]
                     continue
-                entries[at] = entry
-                cache.put(at, entry)
+                entries[record_key] = entry
+                cache.put(record_key, entry)
         self.batch = None
         self.instant = reading.instant
         self.is_fence_old = reading.is_old

@@ -1,8 +1,8 @@
-"""The statement that validates remembered records of several collections in one snapshot.
+"""The statement that validates cached records of several collections in one snapshot.
 
 It is one statement, because all parts of one statement see the same snapshot, also outside a
 transaction. Its first row is the fence; the others are the records whose version differs from the
-remembered one, as
+cached one, as
 
     collection  the place of the collection in the statement; -1 in the row of the fence
     ordinal     the place of the key among those of its collection, from 1; the database's clock
@@ -19,8 +19,8 @@ from psycopg import pq
 
 from etagere.engine.postgres import fence
 from etagere.engine.postgres.binary import bigint_array, bytea_array, to_int
-from etagere.engine.postgres.record_cache import ABSENT_VERSION, At, Remembered
-from etagere.engine.records import Collection
+from etagere.engine.postgres.record_cache import ABSENT_VERSION, CachedRecord
+from etagere.engine.records import Collection, RecordKey
 
 Collections = tuple[Collection[Any, Any], ...]
 
@@ -34,7 +34,7 @@ def sql(collections: Collections, clock: str) -> str:
     parts = [
         "SELECT -1::int AS collection, f.clock AS ordinal, f.renewals AS version, f.time AS value,"  # noqa: S608
         " f.at AS at, f.wal_timeline AS wal_timeline"
-        f" FROM ({fence.read(clock)}) AS f (clock, at, renewals, wal_timeline, time)"
+        f" FROM ({fence.select_sql(clock)}) AS f (clock, at, renewals, wal_timeline, time)"
     ]
     parts += [
         f"SELECT {place}, k.ordinal, coalesce(t.version, {ABSENT_VERSION}), t.value, NULL, NULL"  # noqa: S608
@@ -52,13 +52,13 @@ class KeyGroups:
 
     __slots__ = ("_groups",)
 
-    def __init__(self, entries: Mapping[At, Remembered]) -> None:
-        groups: dict[Collection[Any, Any], list[tuple[At, int]]] = {}
-        for at, entry in entries.items():
-            group = groups.get(at[0])
+    def __init__(self, entries: Mapping[RecordKey, CachedRecord]) -> None:
+        groups: dict[Collection[Any, Any], list[tuple[RecordKey, int]]] = {}
+        for record_key, entry in entries.items():
+            group = groups.get(record_key[0])
             if group is None:
-                group = groups[at[0]] = []
-            group.append((at, entry.version))
+                group = groups[record_key[0]] = []
+            group.append((record_key, entry.version))
         self._groups = groups
 
     @property
@@ -70,18 +70,18 @@ class KeyGroups:
         parameters: list[bytes] = []
         for collection in collections:
             group = self._groups.get(collection, ())
-            parameters.append(bytea_array([at[1] for at, _ in group]))
+            parameters.append(bytea_array([record_key[1] for record_key, _ in group]))
             parameters.append(bigint_array([version for _, version in group]))
         return parameters
 
-    def at(self, collection: Collection[Any, Any], ordinal: int) -> At:
+    def record_key(self, collection: Collection[Any, Any], ordinal: int) -> RecordKey:
         return self._groups[collection][ordinal - 1][0]
 
 
 class ChangedRow(NamedTuple):
-    """A record that is not as remembered."""
+    """A record that is not as cached."""
 
-    at: At
+    record_key: RecordKey
     version: int
     value: bytes | None
 
@@ -94,7 +94,7 @@ def fence_reading(result: pq.abc.PGresult, known: fence.Fence | None) -> fence.R
     if known is not None and (known.renewals, known.at) == (renewals, at):
         return fence.Reading(clock, known)
     wal_timeline = (value(_FENCE_ROW, 5) or b"").decode()
-    return fence.reading(clock, at, renewals, wal_timeline, value(_FENCE_ROW, 3) or b"")
+    return fence.decode_reading(clock, at, renewals, wal_timeline, value(_FENCE_ROW, 3) or b"")
 
 
 def changed_rows(
@@ -104,5 +104,5 @@ def changed_rows(
     value = result.get_value
     for row in range(_FIRST_RECORD, result.ntuples):
         collection = collections[to_int(value(row, 0))]
-        at = groups.at(collection, to_int(value(row, 1)))
-        yield ChangedRow(at, to_int(value(row, 2)), value(row, 3))
+        record_key = groups.record_key(collection, to_int(value(row, 1)))
+        yield ChangedRow(record_key, to_int(value(row, 2)), value(row, 3))

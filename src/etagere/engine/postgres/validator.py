@@ -17,7 +17,7 @@ import psycopg
 from etagere.engine.interface import Fault, FaultReason
 from etagere.engine.postgres import connecting
 from etagere.engine.postgres.connecting import NO_HEARTBEAT, Database
-from etagere.engine.postgres.fence_renewal import FenceRenewer
+from etagere.engine.postgres.fence_renewal import OnDemandFenceRenewer
 from etagere.engine.postgres.optimistic import RecordingTxn, Validation
 from etagere.engine.postgres.record_cache import UNKNOWN, RecordCache
 from etagere.engine.postgres.validation_connection import Batch, ValidationConnection
@@ -49,7 +49,7 @@ class Validator:
         self,
         database: Database,
         cache: RecordCache,
-        renewer: FenceRenewer,
+        renewer: OnDemandFenceRenewer,
         connections_max: int,
         may_connect: Callable[[], bool],
     ) -> None:
@@ -83,7 +83,7 @@ class Validator:
         self.sent = 0
         """The number of batches that were sent."""
         self.misses = 0
-        """The number of records that were not as remembered."""
+        """The number of records that were not as cached."""
         self.connections_lost = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -101,8 +101,8 @@ class Validator:
         batch.waiters.append(waiter)
         entries = batch.entries
         entries.update(txn.seen)
-        for at in txn.unknown:
-            entries.setdefault(at, UNKNOWN)
+        for record_key in txn.unknown:
+            entries.setdefault(record_key, UNKNOWN)
         if len(entries) >= BATCH_RECORDS_MAX:
             self._gathering = None
         return waiter

@@ -13,7 +13,7 @@ from etagere.engine import wire
 from etagere.engine.group_writer import Answer
 from etagere.engine.interface import Fault, SchemaTooNew
 from etagere.engine.postgres.connecting import Database
-from etagere.engine.postgres.groups import PostgresWriter, log_fault
+from etagere.engine.postgres.groups import PostgresWriter, answer_with_fault
 from etagere.engine.wire import Outcome
 from etagere.engine.writer import WriterService
 from etagere.gc_tuning import tune_gc
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 _IDLE_SECONDS: Final = 1.0
 
 
-class OpeningWriter:
+class LazyPostgresWriter:
     """A `GroupWriter` that opens the ledger as soon as the database can be reached. Until then it
     answers with a fault."""
 
@@ -48,7 +48,7 @@ class OpeningWriter:
         try:
             writer = self._open()
         except Fault as fault:
-            return log_fault(group, fault)
+            return answer_with_fault(group, fault)
         return writer.run_group(group)
 
     def maintain(self) -> None:
@@ -79,7 +79,7 @@ def writer_main(
 
     def main(lifeline: int) -> None:
         try:
-            writer = OpeningWriter(database, config, clock)
+            writer = LazyPostgresWriter(database, config, clock)
             tune_gc()
             WriterService(writer, listener, lifeline, config, open_health_socket()).run()
         except SchemaTooNew as error:

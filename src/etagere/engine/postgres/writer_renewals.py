@@ -30,7 +30,7 @@ _OWNER_BYTES: Final = 16
 _SLOT_ATTEMPTS: Final = 10
 
 
-class Keepalive:
+class WriterRenewals:
     """Keeps the fence valid, and a slot with reserved stamps for this writer."""
 
     def __init__(self, database: Database, clock: Clock) -> None:

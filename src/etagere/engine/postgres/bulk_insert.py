@@ -1,9 +1,8 @@
-"""Adding many records to a ledger in PostgreSQL that is in use, in one transaction."""
+"""Inserting many records into a ledger in PostgreSQL that is in use, in one transaction."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Self
 
@@ -11,10 +10,10 @@ import psycopg
 
 from etagere import postgresql
 from etagere.config import MIB
-from etagere.engine.interface import Conflict, Fault, Unknown
+from etagere.engine.interface import Unknown
 from etagere.engine.postgres import fence, schema
-from etagere.engine.postgres.binary import copied_rows
-from etagere.engine.postgres.connecting import Database, connect_writer, outcome_of_error
+from etagere.engine.postgres.binary import encode_copy_rows
+from etagere.engine.postgres.connecting import Database, connect_writer, errors_as_outcomes
 from etagere.engine.postgres.fence_renewal import timeline_of
 from etagere.engine.records import Collection
 
@@ -25,8 +24,9 @@ _SESSION: Final = (
 _BUFFER_BYTES: Final = 4 * MIB
 
 
-class RecordsToAdd:
-    """Records that become visible together. Raises `Fault`; `Conflict` if one of them exists."""
+class BulkInsert:
+    """Inserts records that become visible together. Raises `Fault`; `Conflict` if one of them
+    exists."""
 
     def __init__(self, database: Database, version: int) -> None:
         """The records get this version: a stamp that no other change has."""
@@ -35,10 +35,10 @@ class RecordsToAdd:
         self._buffers: dict[Collection[Any, Any], list[tuple[bytes, bytes]]] = {}
         self._buffered_bytes = 0
         self._was_not_replicated = False
-        self._thread = ThreadPoolExecutor(1, "records to add")
+        self._thread = ThreadPoolExecutor(1, "bulk insert")
         self._sending: Future[None] | None = None
         self.count = 0
-        with _outcomes():
+        with errors_as_outcomes():
             self._connection = connect_writer(database)
             self._connection.add_notice_handler(self._note)
             for statement in _SESSION:
@@ -80,9 +80,9 @@ class RecordsToAdd:
 
     def _copy(self, collection: Collection[Any, Any], rows: Sequence[tuple[bytes, bytes]]) -> None:
         split = schema.split
-        data = copied_rows([(split(key), value) for key, value in rows], self._version)
+        data = encode_copy_rows([(split(key), value) for key, value in rows], self._version)
         with (
-            _outcomes(),
+            errors_as_outcomes(),
             self._connection.cursor() as cursor,
             cursor.copy(schema.copy_in(collection)) as copy,
         ):
@@ -94,7 +94,7 @@ class RecordsToAdd:
         stored = [schema.split(key) for key in keys]
         versions: list[int | None] = [None] * len(keys)
         parameters = ([each.key for each in stored], [each.digest for each in stored], versions)
-        with _outcomes():
+        with errors_as_outcomes():
             cursor = psycopg.RawCursor(self._connection)
             cursor.execute(schema.statements(collection).known_for_share, parameters, binary=True)
             return {keys[ordinal - 1]: value for ordinal, _, value in cursor}
@@ -103,10 +103,10 @@ class RecordsToAdd:
         """Makes all records visible. Raises `Unknown` if the outcome of the commit is unknown."""
         self._flush()
         self._wait()
-        with _outcomes():
+        with errors_as_outcomes():
             cursor = psycopg.RawCursor(self._connection)
-            cursor.execute(fence.require(self._clock), (self._wal_timeline,))
-        with _outcomes(commit_sent=True):
+            cursor.execute(fence.require_valid_sql(self._clock), (self._wal_timeline,))
+        with errors_as_outcomes(commit_sent=True):
             self._connection.execute("COMMIT")
         if self._was_not_replicated:
             raise Unknown("the commit was not replicated")
@@ -114,14 +114,3 @@ class RecordsToAdd:
     def _note(self, notice: psycopg.errors.Diagnostic) -> None:
         if postgresql.is_replication_warning(notice):
             self._was_not_replicated = True
-
-
-@contextlib.contextmanager
-def _outcomes(*, commit_sent: bool = False) -> Iterator[None]:
-    """Turns errors of PostgreSQL into outcomes of the engine."""
-    try:
-        yield
-    except psycopg.Error as error:
-        outcome = outcome_of_error(error, commit_sent=commit_sent)
-        assert isinstance(outcome, Conflict | Fault | Unknown)
-        raise outcome from None

@@ -1,4 +1,4 @@
-"""Snapshots of the ledger: read-only transactions of PostgreSQL.
+"""Connections for snapshots of the ledger: read-only transactions of PostgreSQL.
 
 A transaction begins together with its first queries, and its COMMIT is sent without waiting for the
 answer, so an operation with one scan costs one round trip.
@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from psycopg import pq
 
 from etagere.engine.postgres import connecting, fence
-from etagere.engine.postgres.binary import to_int
 from etagere.engine.postgres.connecting import Database
 from etagere.engine.postgres.fence import StaleFence
 from etagere.engine.postgres.pipeline import Pipeline
@@ -33,14 +32,14 @@ class Query(NamedTuple):
     parameters: tuple[bytes, ...]
 
 
-class Snapshot:
+class SnapshotConnection:
     """A connection on which one thread at a time runs read transactions."""
 
     def __init__(self, database: Database) -> None:
         """Connects. Raises `Fault` or `PipelineFailed`."""
         connection = connecting.connect_reader(database)
         self._pipeline = Pipeline(connection, ANSWER_SECONDS_MAX)
-        self._read_fence = fence.read(database.clock)
+        self._read_fence = fence.select_sql(database.clock)
         self._instant: Instant | None = None
         """The time of the snapshot; None: no transaction has begun."""
         self.idle_since = 0.0
@@ -77,18 +76,11 @@ class Snapshot:
         self._pipeline.send(_BEGIN)
         self._pipeline.send(self._read_fence)
 
-    def _check_fence(self, row: Result) -> Instant:
+    def _check_fence(self, result: Result) -> Instant:
         """Checks the fence, and returns the time of the snapshot. Once is enough: the fence tells
         whether the server was the primary when the snapshot was taken, and what happens while the
         snapshot is read does not matter."""
-        value = row.get_value
-        reading = fence.reading(
-            to_int(value(0, 0)),
-            to_int(value(0, 1)),
-            to_int(value(0, 2)),
-            (value(0, 3) or b"").decode(),
-            value(0, 4) or b"",
-        )
+        reading = fence.decode_result(result)
         if not reading.is_valid(self._wal_timeline):
             raise StaleFence("the server may no longer be the primary")
         self._instant = reading.instant
