@@ -27,9 +27,9 @@ from etagere.engine.postgres.connecting import Database
 from etagere.engine.postgres.engine import FEW_CONNECTIONS, PostgresEngine
 from etagere.engine.postgres.writer import writer_main
 from etagere.engine.writer import listen
+from etagere.front.cluster_file import ClusterFileFrontEnd, Membership
 from etagere.front.forwarding import Forwarder, HolderFinder, NodeListener, NodeOpens
 from etagere.front.relayed import RelayedConnections
-from etagere.front.sole_file import Membership, SoleFileFrontEnd
 from etagere.front.storage import ProcessStorage
 from etagere.jobs.health import WRITER_NAME, open_health_socket
 from etagere.model.cluster import IdentifyStore, MarkBodies, StoreIdentity
@@ -79,7 +79,9 @@ class ClusterStorage:
         return writer_main(self.database, self.listener, self.config, SystemClock(), health_socket)
 
     def file_main(self, front_end: FrontEnd, name: str, number: int) -> ChildMain:
-        return SoleFileFrontEnd(front_end, self, self.node, self.node_listener, name, number).main()
+        return ClusterFileFrontEnd(
+            front_end, self, self.node, self.node_listener, name, number
+        ).main()
 
     def for_epoch(self, epoch: int) -> ClusterStorage:
         return replace(self, epoch=epoch)
