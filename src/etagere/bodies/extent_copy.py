@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from awscrt.checksums import crc64nvme
 
 from etagere.bodies.contents import EXTENTS, MOVES
-from etagere.bodies.storage import SegmentStorage
+from etagere.bodies.segment_backend import SegmentBackend
 from etagere.bodies.transfer import Damaged, DamagedExtent
-from etagere.bodies.writing import Reservations, SegmentStore
+from etagere.bodies.writing import Reservations, SegmentAppender
 from etagere.config import MIB
 from etagere.engine.records import ENCODE, Collection, Span
 from etagere.model.bodies import Extent, Piece
@@ -75,8 +75,8 @@ class ExtentCopier:
 
     def __init__(
         self,
-        storage: SegmentStorage,
-        target: SegmentStore[Any],
+        storage: SegmentBackend,
+        target: SegmentAppender[Any],
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         """`progress` is called with the number of bytes that were copied so far."""

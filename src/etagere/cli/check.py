@@ -11,13 +11,13 @@ from itertools import islice
 from pathlib import Path
 
 from etagere import data_directory
+from etagere.bodies.audit.audited_segments import AuditedSegments
 from etagere.bodies.audit.findings import FAULT, LEAK, LOSS, Finding, Report, Severity
 from etagere.bodies.audit.remedies import repair
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
-from etagere.bodies.audit.stored import StoredSegments
 from etagere.bodies.audit.walk import check
+from etagere.bodies.objects.audited_objects import AuditedObjects
 from etagere.bodies.objects.opening import open_object_store
-from etagere.bodies.objects.stored import StoredObjects
 from etagere.cli import CLEAN, FINDINGS, CommandError, notify, settings_of
 from etagere.cli.output import print_json
 from etagere.cli.progress import ProgressBar
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(
-    directory: Path, *, fast: bool, open_stored: Callable[[], StoredSegments] | None = None
+    directory: Path, *, fast: bool, open_segments: Callable[[], AuditedSegments] | None = None
 ) -> Report:
     with ProgressBar(sys.stderr) as bar:
         return check(
@@ -115,7 +115,7 @@ def _check(
             indexes=INDEXES,
             audits=TREE_AUDITS,
             progress=bar,
-            open_stored=open_stored,
+            open_segments=open_segments,
         )
 
 
@@ -130,15 +130,15 @@ def _check_cluster(settings: Settings, arguments: argparse.Namespace) -> Report:
             cluster_ledger(settings.engine) as ledger,
             ledger.pinned_copy(bodies) as directory,
         ):
-            open_stored = None if bodies is not None else partial(_open_objects, settings)
-            return _check(directory, fast=arguments.fast, open_stored=open_stored)
+            open_segments = None if bodies is not None else partial(_open_objects, settings)
+            return _check(directory, fast=arguments.fast, open_segments=open_segments)
     except (data_directory.CannotUse, Fault) as error:
         raise CommandError(str(error)) from error
 
 
-def _open_objects(settings: Settings) -> StoredSegments:
+def _open_objects(settings: Settings) -> AuditedSegments:
     assert settings.bodies is not None
-    return StoredObjects(partial(open_object_store, settings.bodies.url))
+    return AuditedObjects(partial(open_object_store, settings.bodies.url))
 
 
 def _repair(directory: Path, *, fast: bool) -> tuple[Report, int]:

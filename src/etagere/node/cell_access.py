@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from etagere.bodies.storage import SegmentStorage
-from etagere.bodies.writing import SegmentStore
+from etagere.bodies.segment_backend import SegmentBackend
+from etagere.bodies.writing import SegmentAppender
 from etagere.config import Config
 from etagere.coordination.postgres import PostgresCoordinator
 from etagere.data_directory import CannotUse
@@ -74,9 +74,9 @@ class CellAccess:
         self.ledger = ledger
         self.engine = CommandEngine(ledger)
         self.coordinator = coordinator
-        self.storage: SegmentStorage
+        self.storage: SegmentBackend
         """The bytes of its segments."""
-        self.store: SegmentStore[Any]
+        self.store: SegmentAppender[Any]
         """Writes to segments of this process."""
 
     @property

@@ -18,8 +18,8 @@ from etagere.bodies.objects.buffers import Budget, BufferMemory
 from etagere.bodies.objects.interface import ObjectExists, ObjectStore
 from etagere.bodies.objects.names import OBJECTS_PER_SEGMENT_MAX
 from etagere.bodies.objects.reading import ObjectBodyReader
+from etagere.bodies.objects.segment_objects import SegmentObjects
 from etagere.bodies.objects.segments import PACK_BYTES, Buffer, ObjectSegment
-from etagere.bodies.objects.storage import SegmentObjects
 from etagere.bodies.own_segments import OwnSegments
 from etagere.bodies.receiving import receive_to_memory
 from etagere.bodies.store import LentSocket
