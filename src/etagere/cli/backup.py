@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from etagere.backup.packs import Damaged
+from etagere.backup.packs import BackupDamaged
 from etagere.backup.points import Point
 from etagere.backup.repository import (
     CannotBackUp,
@@ -104,7 +104,7 @@ def raising_command_error() -> Iterator[None]:
     """Turns errors of backups and of the file system into `CommandError`."""
     try:
         yield
-    except (CannotBackUp, Damaged) as error:
+    except (CannotBackUp, BackupDamaged) as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
