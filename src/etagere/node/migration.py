@@ -101,8 +101,8 @@ class _CountingLoader:
 def to_cluster(
     directory: Path, address: DatabaseAddress, bodies: BodiesAddress, progress: Progress
 ) -> Migrated:
-    """Copies the store in a data directory to a cluster. Raises `CannotUse`, or `Damaged` if bytes
-    in the data directory are."""
+    """Copies the store in a data directory to a cluster. Raises `CannotUse`, or `ExtentsDamaged`
+    if bytes in the data directory are."""
     _require_source(directory)
     with _raising_cannot_use(address, directory), data_directory.claimed(directory):
         shared = shared_bodies(directory, bodies)
@@ -234,8 +234,8 @@ async def _opened(bodies: BodiesAddress) -> Any:
 def to_directory(
     address: DatabaseAddress, bodies: BodiesAddress, directory: Path, progress: Progress
 ) -> Migrated:
-    """Copies the store of a cluster to a data directory. Raises `CannotUse`, or `Damaged` if bytes
-    of the cluster are."""
+    """Copies the store of a cluster to a data directory. Raises `CannotUse`, or `ExtentsDamaged`
+    if bytes of the cluster are."""
     with _raising_cannot_use(address, directory), ClusterLedger(address) as source:
         _require_no_nodes(source)
         _require_no_moves(source)

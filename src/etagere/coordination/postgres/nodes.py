@@ -77,7 +77,7 @@ _FORGET: Final = """
 """
 
 
-class NoLedger(Exception):
+class NoCluster(Exception):
     """The database has no ledger, so there can be no nodes."""
 
 
@@ -147,7 +147,7 @@ class NodeStatusReader:
 
 class NodeRegistry:
     """The nodes of a cluster in its database. Methods wait for the database, and may raise
-    `CoordinatorUnavailable`; all but `register` raise `NoLedger` if the database is not that of a
+    `CoordinatorUnavailable`; all but `register` raise `NoCluster` if the database is not that of a
     cluster."""
 
     def __init__(self, dsn: str, *, schema: str = postgresql.SCHEMA) -> None:
@@ -210,7 +210,7 @@ class NodeRegistry:
                 self._dsn, "etagere nodes", self._schema, answer_seconds_max=ANSWER_SECONDS_MAX
             ) as connection:
                 if not may_create and not fetch_value(connection, statements.IS_CLUSTER):
-                    raise NoLedger
+                    raise NoCluster
                 statements.create_tables(connection, self._schema)
                 yield connection
         except psycopg.Error as error:
