@@ -32,7 +32,7 @@ from etagere.settings.loading import add_arguments as add_settings
 from etagere.settings.values import ACCOUNT_NAME_LENGTH_MAX, ACCOUNT_NAME_LENGTH_MIN, decode_key
 
 if TYPE_CHECKING:
-    from etagere.cli.cells import CommandMap
+    from etagere.cli.account_map import CommandAccountMap
     from etagere.model.cells import AccountMove
 
 NAME = "account"
@@ -158,7 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
 def require_not_elsewhere(name: str, settings: Settings) -> None:
     """Raises `CommandError` if an account is in another cell."""
     if settings.account_map is not None:
-        from etagere.cli.cells import require_not_elsewhere  # noqa: PLC0415
+        from etagere.cli.account_map import require_not_elsewhere  # noqa: PLC0415
 
         require_not_elsewhere(name, settings)
 
@@ -194,13 +194,15 @@ def _key(flag: str, text: str | None) -> bytes:
 
 
 @contextmanager
-def _opened(settings: Settings, *, make: bool = False) -> Iterator[tuple[Store, CommandMap | None]]:
+def _opened(
+    settings: Settings, *, make: bool = False
+) -> Iterator[tuple[Store, CommandAccountMap | None]]:
     """Opens the store, and the account map if there is one."""
     with open_store(settings, make=make) as store:
         if settings.engine is None:
             yield store, None
             return
-        from etagere.cli.cells import open_map  # noqa: PLC0415
+        from etagere.cli.account_map import open_map  # noqa: PLC0415
 
         with open_map(settings, store) as account_map:
             yield store, account_map
@@ -290,7 +292,7 @@ def _claim(arguments: argparse.Namespace, settings: Settings) -> str:
     return f"account {name} is in cell {settings.cell}"
 
 
-def _remove_from_cell(name: str, store: Store, account_map: CommandMap) -> None:
+def _remove_from_cell(name: str, store: Store, account_map: CommandAccountMap) -> None:
     """Removes an account of this cell. If the map names another cell, two cells had an account of
     this name, and the entry in the map is that of the other one."""
     is_mapped_here = account_map.cell_of(name) == account_map.cell

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from etagere.cli import CLEAN, CommandError, settings_of
-from etagere.cli.cells import open_map_ledger
+from etagere.cli.account_map import open_map_ledger
 from etagere.cli.output import print_columns, print_json
 from etagere.cli.stores import Store
 from etagere.engine.interface import Refused

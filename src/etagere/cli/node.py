@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     try:
         arguments.act(arguments, nodes.NodeRegistry(address.conninfo), settings)
-    except nodes.NoLedger:
+    except nodes.NoCluster:
         raise CommandError(f"there is no ledger in {address}") from None
     except (nodes.NoSuchNode, nodes.NodeInUse) as error:
         raise CommandError(str(error)) from None
@@ -141,7 +141,7 @@ def _unregister(settings: Settings, name: str) -> bool:
     """Removes a node from the account map, if there is a map; returns whether it was there."""
     if settings.account_map is None:
         return False
-    from etagere.cli.cells import unregister_node  # noqa: PLC0415
+    from etagere.cli.account_map import unregister_node  # noqa: PLC0415
 
     return unregister_node(settings, name)
 

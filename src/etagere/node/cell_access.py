@@ -26,7 +26,7 @@ from etagere.settings.addresses import BodiesAddress, DatabaseAddress
 _NO_DIRECTORY: Final = Path("/nonexistent")
 
 
-class CellPlace(NamedTuple):
+class CellLocation(NamedTuple):
     """Where the ledger and the bodies of a cell are."""
 
     name: str
@@ -36,11 +36,11 @@ class CellPlace(NamedTuple):
     """The data directory of its node, which has the bodies if `bodies` is None."""
 
 
-def place_of(settings: Settings) -> CellPlace:
+def location_of(settings: Settings) -> CellLocation:
     """Returns where the cell of a node with these settings is."""
     assert settings.cell is not None
     assert settings.engine is not None
-    return CellPlace(settings.cell, settings.engine, settings.bodies, settings.data)
+    return CellLocation(settings.cell, settings.engine, settings.bodies, settings.data)
 
 
 class CommandEngine(PostgresEngine):
@@ -68,9 +68,9 @@ class CellAccess:
     """An open cell."""
 
     def __init__(
-        self, place: CellPlace, ledger: ClusterLedger, coordinator: PostgresCoordinator
+        self, location: CellLocation, ledger: ClusterLedger, coordinator: PostgresCoordinator
     ) -> None:
-        self.place = place
+        self.location = location
         self.ledger = ledger
         self.engine = CommandEngine(ledger)
         self.coordinator = coordinator
@@ -81,36 +81,36 @@ class CellAccess:
 
     @property
     def name(self) -> str:
-        return self.place.name
+        return self.location.name
 
 
-def identify(place: CellPlace, ledger: ClusterLedger) -> StoreIdentity:
+def identify(location: CellLocation, ledger: ClusterLedger) -> StoreIdentity:
     """Returns the identity of a cell. Raises `CannotUse` if it has another name or other bodies.
     Must be called before the process has threads, because it may fork."""
     membership = ledger.read(get_cell_membership, None)
-    if membership is not None and membership.cell != place.name:
-        raise CannotUse(f"the ledger in {place.engine} is that of cell {membership.cell}")
+    if membership is not None and membership.cell != location.name:
+        raise CannotUse(f"the ledger in {location.engine} is that of cell {membership.cell}")
     identity = ledger.read(get_identity, None)
-    bodies = shared_bodies(place.directory, place.bodies)
+    bodies = shared_bodies(location.directory, location.bodies)
     if identity is None or bodies.marker() != identity.id:
-        raise CannotUse(f"the bodies of the ledger in {place.engine} are not in {bodies}")
+        raise CannotUse(f"the bodies of the ledger in {location.engine} are not in {bodies}")
     return identity
 
 
 @contextlib.asynccontextmanager
 async def open_cell(
-    place: CellPlace, ledger: ClusterLedger, name: str
+    location: CellLocation, ledger: ClusterLedger, name: str
 ) -> AsyncIterator[CellAccess]:
     """Opens a cell. Raises `CoordinatorUnavailable` or `Fault`."""
     database = ledger.database
     coordinator = await asyncio.to_thread(
         PostgresCoordinator, database.connection_string, name=name, schema=database.schema
     )
-    cell = CellAccess(place, ledger, coordinator)
+    cell = CellAccess(location, ledger, coordinator)
     config = Config()
     try:
         store: Any
-        store, _ = await shared_bodies(place.directory, place.bodies).open(
+        store, _ = await shared_bodies(location.directory, location.bodies).open(
             cell.engine, config, coordinator
         )
     except BaseException:

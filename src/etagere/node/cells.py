@@ -68,8 +68,8 @@ _FLAG: Final = "--cell-address"
 
 
 @dataclass(frozen=True)
-class NodeCell:
-    """The cell of a node."""
+class JoinedCell:
+    """The cell that a node has joined."""
 
     name: str
     store_id: bytes
@@ -142,7 +142,9 @@ class NodeCell:
             logger.warning("the node is still in the account map: %s", error)
 
 
-def join(ledger: ClusterLedger, settings: Settings, identity: StoreIdentity, node: str) -> NodeCell:
+def join(
+    ledger: ClusterLedger, settings: Settings, identity: StoreIdentity, node: str
+) -> JoinedCell:
     """Registers a node as one of its cell. `ledger` is that of the cell. Raises `CannotUse`."""
     address, name = settings.account_map, settings.cell
     assert address is not None and name is not None
@@ -169,7 +171,7 @@ def join(ledger: ClusterLedger, settings: Settings, identity: StoreIdentity, nod
     if membership is None or membership.secret != secret:
         ledger.write(join_cell, CellMembership(name, secret))
     has_map = address == ledger.address
-    return NodeCell(name, identity.id, node, secret, address, has_map, listener)
+    return JoinedCell(name, identity.id, node, secret, address, has_map, listener)
 
 
 def _register(ledger: ClusterLedger, address: DatabaseAddress, new: RegisterCellNode) -> bytes:

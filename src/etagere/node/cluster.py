@@ -46,7 +46,7 @@ from etagere.settings.addresses import DatabaseAddress, NodeAddress
 
 if TYPE_CHECKING:
     from etagere.front.process import FrontEnd
-    from etagere.node.cells import NodeCell
+    from etagere.node.cells import JoinedCell
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class ClusterStorage:
     """The socket that the writer accepts connections on."""
     node_listener: NodeListener
     epoch: int = 0
-    cell: NodeCell | None = None
+    cell: JoinedCell | None = None
     """None: there is one cell only."""
 
     def writer_main(self) -> ChildMain:
@@ -214,7 +214,7 @@ def _prepared(
 
 def _joined_cell(
     ledger: ClusterLedger, settings: Settings, identity: StoreIdentity, node: str
-) -> NodeCell | None:
+) -> JoinedCell | None:
     """Makes the node one of its cell, if the cluster is one of several cells. A node of a cell must
     know that it is: it would write to accounts that are moving to another one."""
     if settings.account_map is None:

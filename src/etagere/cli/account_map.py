@@ -20,7 +20,7 @@ from etagere.operations.account_moves import locate_account
 from etagere.settings import Settings
 
 
-class CommandMap:
+class CommandAccountMap:
     """The account map, for a command on one of the cells."""
 
     def __init__(self, ledger: Store, cell: str) -> None:
@@ -74,7 +74,7 @@ class CommandMap:
 
 
 @contextmanager
-def open_map(settings: Settings, store: Store) -> Iterator[CommandMap | None]:
+def open_map(settings: Settings, store: Store) -> Iterator[CommandAccountMap | None]:
     """Opens the account map; None if there is only one cell. `store` is that of the settings.
     Raises `CommandError` if it is another cell than the settings say."""
     if settings.engine is None:
@@ -99,7 +99,7 @@ def open_map(settings: Settings, store: Store) -> Iterator[CommandMap | None]:
             f"{settings.cell}"
         )
     with open_map_ledger(settings) as ledger:
-        yield CommandMap(ledger, settings.cell)
+        yield CommandAccountMap(ledger, settings.cell)
 
 
 @contextmanager
@@ -119,7 +119,7 @@ def require_not_elsewhere(name: str, settings: Settings) -> None:
     """Raises `CommandError` if an account is in another cell than that of the settings."""
     assert settings.cell is not None
     with open_map_ledger(settings) as ledger:
-        CommandMap(ledger, settings.cell).require_not_elsewhere(name)
+        CommandAccountMap(ledger, settings.cell).require_not_elsewhere(name)
 
 
 def unregister_node(settings: Settings, name: str) -> bool:
