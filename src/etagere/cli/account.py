@@ -177,7 +177,7 @@ def _command_error(refusal: Refusal, name: str) -> CommandError:
 
 def _add(arguments: argparse.Namespace, settings: Settings) -> str:
     keys = (_key("--key", arguments.key), _key("--key2", arguments.key2))
-    with _opened(settings, make=True) as (store, account_map):
+    with _open_with_map(settings, create=True) as (store, account_map):
         if account_map is not None:
             account_map.claim(arguments.name, store)
         store.write(add_account, AddAccount(arguments.name, *keys))
@@ -194,11 +194,11 @@ def _key(flag: str, text: str | None) -> bytes:
 
 
 @contextmanager
-def _opened(
-    settings: Settings, *, make: bool = False
+def _open_with_map(
+    settings: Settings, *, create: bool = False
 ) -> Iterator[tuple[Store, CommandAccountMap | None]]:
     """Opens the store, and the account map if there is one."""
-    with open_store(settings, make=make) as store:
+    with open_store(settings, create=create) as store:
         if settings.engine is None:
             yield store, None
             return
@@ -275,7 +275,7 @@ def _revoke(arguments: argparse.Namespace, settings: Settings) -> str:
 
 def _remove(arguments: argparse.Namespace, settings: Settings) -> str:
     name: str = arguments.name
-    with _opened(settings) as (store, account_map):
+    with _open_with_map(settings) as (store, account_map):
         if account_map is None:
             store.write(remove_account, RemoveAccount(name))
         else:
@@ -285,7 +285,7 @@ def _remove(arguments: argparse.Namespace, settings: Settings) -> str:
 
 def _claim(arguments: argparse.Namespace, settings: Settings) -> str:
     name: str = arguments.name
-    with _opened(settings) as (store, account_map):
+    with _open_with_map(settings) as (store, account_map):
         if account_map is None:
             raise CommandError("set --account-map and --cell: without them, there is only one cell")
         account_map.claim_from_others(name, store)

@@ -154,7 +154,7 @@ def join(
             f"the ledger in {ledger.address} is that of cell {membership.cell}, not of {name}; "
             "correct --cell or --engine"
         )
-    given = settings.cell_address or NodeAddress(ledger.own_host)
+    given = settings.cell_address or NodeAddress(ledger.local_address)
     if given.host in WILDCARD_ADDRESSES:
         raise CannotUse(f"{_FLAG}: {given.host} is not an address that other nodes reach")
     listener = NodeListener(bind(given.host, given.port, _FLAG, _FLAG), given.host)

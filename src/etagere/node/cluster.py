@@ -178,12 +178,12 @@ def prepare(
             "another directory with --data"
         )
     try:
-        return _prepared(directory, settings, config, ports, address)
+        return _prepare_node(directory, settings, config, ports, address)
     except (Fault, Unknown, Conflict) as error:
         raise CannotUse(f"{address} cannot be used: {error}") from error
 
 
-def _prepared(
+def _prepare_node(
     directory: Path,
     settings: Settings,
     config: Config,
@@ -191,9 +191,9 @@ def _prepared(
     address: DatabaseAddress,
 ) -> ClusterStorage:
     bodies = shared_bodies(directory, settings.bodies)
-    with raising_cannot_use(directory), ClusterLedger(address, make=True) as ledger:
+    with raising_cannot_use(directory), ClusterLedger(address, create=True) as ledger:
         identity = _identity(ledger, bodies)
-        given = settings.node_address or NodeAddress(ledger.own_host)
+        given = settings.node_address or NodeAddress(ledger.local_address)
         node_listener = NodeListener(
             bind(given.host, given.port, "--node-address", "--node-address"), given.host
         )
@@ -208,11 +208,11 @@ def _prepared(
             node,
             listen(directory),
             node_listener,
-            cell=_joined_cell(ledger, settings, identity, node),
+            cell=_join_cell(ledger, settings, identity, node),
         )
 
 
-def _joined_cell(
+def _join_cell(
     ledger: ClusterLedger, settings: Settings, identity: StoreIdentity, node: str
 ) -> JoinedCell | None:
     """Makes the node one of its cell, if the cluster is one of several cells. A node of a cell must
@@ -279,8 +279,8 @@ def _node_id(directory: Path) -> bytes:
     return node_id
 
 
-def _addresses(settings: Settings, ports: Mapping[str, int], own_host: str) -> dict[str, str]:
+def _addresses(settings: Settings, ports: Mapping[str, int], local_address: str) -> dict[str, str]:
     """Returns where clients reach the services of this node."""
-    host = own_host if settings.host in WILDCARD_ADDRESSES else settings.host
+    host = local_address if settings.host in WILDCARD_ADDRESSES else settings.host
     shown = f"[{host}]" if ":" in host else host
     return {service: f"{shown}:{port}" for service, port in ports.items()}

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -19,7 +19,6 @@ from etagere import data_directory, directories
 from etagere.bodies import transfer
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.bodies.objects.interface import ObjectStore
-from etagere.bodies.objects.opening import open_object_store
 from etagere.bodies.segment_files import DIRECTORY_NAME as SEGMENTS_NAME
 from etagere.bodies.transfer import Load, Transfer, Transferred
 from etagere.bodies.transfer_endpoints import FileSource, FileTarget, ObjectSource, ObjectTarget
@@ -42,8 +41,7 @@ from etagere.model.accounts import ListAccounts
 from etagere.model.cluster import StoreIdentity
 from etagere.node.children import ChildFailed, in_child
 from etagere.node.cluster_ledger import ClusterLedger
-from etagere.node.opening import optional_dependencies
-from etagere.node.shared_bodies import SharedBodies, shared_bodies
+from etagere.node.shared_bodies import SharedBodies, open_objects, shared_bodies
 from etagere.operations.account_map import CELL_MEMBERSHIPS, MAP_COLLECTIONS
 from etagere.operations.account_moves import list_account_moves
 from etagere.operations.identity import IDENTITY_KEY, STORE_IDENTITIES, get_identity
@@ -182,7 +180,7 @@ def _is_empty(bodies: BodiesAddress) -> bool:
         return FileTarget(bodies.path, Config()).is_empty()
 
     async def find() -> bytes:
-        async with _opened(bodies) as objects:
+        async with _use_objects(bodies) as objects:
             return b"empty" if await ObjectTarget(objects, Config()).is_empty() else b""
 
     try:
@@ -207,7 +205,7 @@ async def _copy_to(
         copied = await Transfer(source, target, load, owner).run(files, show)
         target.sync()
         return copied
-    async with _opened(bodies) as objects:
+    async with _use_objects(bodies) as objects:
         stored = ObjectTarget(objects, Config())
         await stored.clear()
         return await Transfer(source, stored, load, owner).run(files, show)
@@ -218,13 +216,9 @@ def _body_progress(progress: Progress) -> Callable[[int, int], None]:
 
 
 @contextlib.asynccontextmanager
-async def _opened(bodies: BodiesAddress) -> Any:
-    """Opens an object store."""
-    try:
-        with optional_dependencies():
-            objects: ObjectStore = open_object_store(bodies.url)
-    except ValueError as error:
-        raise CannotUse(f"--bodies {error}") from None
+async def _use_objects(bodies: BodiesAddress) -> AsyncIterator[ObjectStore]:
+    """Opens an object store, and closes it at the end. Raises `CannotUse`."""
+    objects = open_objects(bodies)
     try:
         yield objects
     finally:
@@ -244,7 +238,7 @@ def to_directory(
         if identity is None or shared.marker() != identity.id:
             raise CannotUse(f"the bodies of the ledger in {address} are not in {bodies}")
         _require_empty(directory)
-        claimed = data_directory.claim(directory, to_restore=True)
+        claimed = data_directory.claim(directory, may_be_incomplete=True)
         try:
             _require_empty(directory)
             return _build(source, bodies, directory, progress)
@@ -345,7 +339,7 @@ async def _copy_from(
     if bodies.path is not None:
         copied = await work.run(FileSource(bodies.path), _body_progress(progress))
     else:
-        async with _opened(bodies) as objects:
+        async with _use_objects(bodies) as objects:
             copied = await work.run(ObjectSource(objects), _body_progress(progress))
     target.sync()
     return copied

@@ -7,6 +7,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -135,6 +136,15 @@ class ObjectMarkerReader:
         return await _read_marker(self._objects)
 
 
+def open_objects(address: BodiesAddress) -> ObjectStore:
+    """Opens the object store at an address. Raises `CannotUse`."""
+    try:
+        with optional_dependencies():
+            return open_object_store(address.url)
+    except ValueError as error:
+        raise CannotUse(f"--bodies {error}") from None
+
+
 class ObjectBodies:
     """Bodies in an object store."""
 
@@ -148,7 +158,7 @@ class ObjectBodies:
         return self._use(_read_marker) or None
 
     def open_marker_reader(self) -> Callable[[], bytes | None]:
-        return ObjectMarkerReader(self._opened).read
+        return ObjectMarkerReader(partial(open_objects, self._address)).read
 
     def mark(self, store_id: bytes) -> None:
         async def put(objects: ObjectStore) -> bytes:
@@ -163,7 +173,7 @@ class ObjectBodies:
         a supervisor that starts other processes must not have."""
 
         async def run() -> bytes:
-            objects = self._opened()
+            objects = open_objects(self._address)
             try:
                 return await call(objects)
             finally:
@@ -174,13 +184,6 @@ class ObjectBodies:
         except ChildFailed as error:
             raise CannotUse(f"{self} cannot be used: {error}") from None
 
-    def _opened(self) -> ObjectStore:
-        try:
-            with optional_dependencies():
-                return open_object_store(self._address.url)
-        except ValueError as error:
-            raise CannotUse(f"--bodies {error}") from None
-
     async def open(
         self,
         engine: Engine,
@@ -188,7 +191,7 @@ class ObjectBodies:
         coordinator: Coordinator,
         memory: MemoryBudget | None = None,
     ) -> tuple[MaintainedBodyStore, Callable[[], Collecting]]:
-        store = ObjectBodyStore(self._opened(), engine, coordinator, config, memory)
+        store = ObjectBodyStore(open_objects(self._address), engine, coordinator, config, memory)
         return store, lambda: Collector(engine, store, config)
 
 

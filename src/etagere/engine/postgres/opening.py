@@ -26,19 +26,19 @@ class LedgerIncomplete(Exception):
     """A ledger is being loaded into the database, or that was interrupted."""
 
 
-def require_ledger(database: Database, *, make: bool) -> str:
-    """Returns the address that this machine reaches the ledger from. Creates the tables only if
-    `make` is set. Raises `NoLedger`, `LedgerIncomplete`, `Fault` or `SchemaTooNew`."""
+def prepare_ledger(database: Database, *, create: bool) -> str:
+    """Creates the tables if `create` is set, and returns the address that this machine reaches the
+    ledger from. Raises `NoLedger`, `LedgerIncomplete`, `Fault` or `SchemaTooNew`."""
     connection = connect_writer(database)
     try:
         with connection:
             if not has_tables(connection):
                 _require_no_load(connection, database.schema)
-                if not make:
+                if not create:
                     raise NoLedger
-            if make:
+            if create:
                 schema.create(connection, database.schema)
-            return _own_host(connection)
+            return _local_address(connection)
     except psycopg.Error as error:
         raise Fault(FaultReason.UNAVAILABLE, describe(error)) from None
 
@@ -55,7 +55,7 @@ def has_tables(connection: psycopg.Connection[Any]) -> bool:
     return found is not None and found[0] is not None
 
 
-def _own_host(connection: psycopg.Connection[Any]) -> str:
+def _local_address(connection: psycopg.Connection[Any]) -> str:
     """Returns the address of this end of a connection; loopback if it is a UNIX socket."""
     with socket.socket(fileno=socket.dup(connection.fileno())) as own:
         if own.family == socket.AF_UNIX:
