@@ -9,10 +9,10 @@ from etagere.cli import CommandError
 from etagere.cli.stores import Store, raising_command_error
 from etagere.model.accounts import BUILT_IN
 from etagere.model.cells import MoveState, SetAccountCell, UnregisterCellNode
+from etagere.node.cell_membership import require_cell
 from etagere.node.opening import cluster_ledger
 from etagere.operations.account_map import (
     get_account_cell,
-    get_cell_membership,
     set_account_cell,
     unregister_cell_node,
 )
@@ -76,27 +76,17 @@ class CommandAccountMap:
 @contextmanager
 def open_map(settings: Settings, store: Store) -> Iterator[CommandAccountMap | None]:
     """Opens the account map; None if there is only one cell. `store` is that of the settings.
-    Raises `CommandError` if it is another cell than the settings say."""
+    Raises `CommandError` or `CannotUse` if it is another cell than the settings say."""
     if settings.engine is None:
         yield None
         return
-    membership = store.read(get_cell_membership, None)
-    if settings.account_map is None or settings.cell is None:
-        if membership is not None:
-            raise CommandError(
-                f"the ledger in {settings.engine} is that of cell {membership.cell}: set "
-                "--account-map and --cell"
-            )
+    membership = require_cell(store, settings.engine, settings.cell)
+    if settings.cell is None:
         yield None
         return
     if membership is None:
         raise CommandError(
             f"the ledger in {settings.engine} is not a cell yet: start a node with --cell first"
-        )
-    if membership.cell != settings.cell:
-        raise CommandError(
-            f"the ledger in {settings.engine} is that of cell {membership.cell}, not of "
-            f"{settings.cell}"
         )
     with open_map_ledger(settings) as ledger:
         yield CommandAccountMap(ledger, settings.cell)

@@ -6,24 +6,20 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from etagere.bodies.segment_backend import SegmentBackend
 from etagere.bodies.writing import SegmentAppender
 from etagere.config import Config
 from etagere.coordination.postgres import PostgresCoordinator
-from etagere.data_directory import CannotUse
 from etagere.engine.interface import C, T, WriteTxn
 from etagere.engine.postgres.engine import PostgresEngine
 from etagere.model.cluster import StoreIdentity
-from etagere.node.cluster_ledger import ClusterLedger
-from etagere.node.shared_bodies import shared_bodies
-from etagere.operations.account_map import get_cell_membership
-from etagere.operations.identity import get_identity
+from etagere.node.cell_membership import require_cell
+from etagere.node.cluster_ledger import NO_DIRECTORY, ClusterLedger
+from etagere.node.shared_bodies import require_bodies, shared_bodies
 from etagere.settings import Settings
 from etagere.settings.addresses import BodiesAddress, DatabaseAddress
-
-_NO_DIRECTORY: Final = Path("/nonexistent")
 
 
 class CellLocation(NamedTuple):
@@ -47,7 +43,7 @@ class CommandEngine(PostgresEngine):
     """An engine without a writer process: the command itself writes to the ledger."""
 
     def __init__(self, ledger: ClusterLedger) -> None:
-        super().__init__(_NO_DIRECTORY, ledger.database)
+        super().__init__(NO_DIRECTORY, ledger.database)
         self._ledger = ledger
         self._write_lock = asyncio.Lock()
 
@@ -87,14 +83,8 @@ class CellAccess:
 def identify(location: CellLocation, ledger: ClusterLedger) -> StoreIdentity:
     """Returns the identity of a cell. Raises `CannotUse` if it has another name or other bodies.
     Must be called before the process has threads, because it may fork."""
-    membership = ledger.read(get_cell_membership, None)
-    if membership is not None and membership.cell != location.name:
-        raise CannotUse(f"the ledger in {location.engine} is that of cell {membership.cell}")
-    identity = ledger.read(get_identity, None)
-    bodies = shared_bodies(location.directory, location.bodies)
-    if identity is None or bodies.marker() != identity.id:
-        raise CannotUse(f"the bodies of the ledger in {location.engine} are not in {bodies}")
-    return identity
+    require_cell(ledger, location.engine, location.name)
+    return require_bodies(ledger, shared_bodies(location.directory, location.bodies))
 
 
 @contextlib.asynccontextmanager

@@ -32,12 +32,13 @@ from etagere.front.forwarding import Forwarder, HolderFinder, NodeListener, Node
 from etagere.front.relayed import RelayedConnections
 from etagere.front.storage import ProcessStorage
 from etagere.jobs.health import WRITER_NAME, open_health_socket
-from etagere.model.cluster import IdentifyStore, MarkBodies, StoreIdentity
+from etagere.model.cluster import SECRET_BYTES, IdentifyStore, MarkBodies, StoreIdentity
+from etagere.model.ids import ID_BYTES
+from etagere.node.cell_membership import require_cell
 from etagere.node.cluster_ledger import ClusterLedger
 from etagere.node.listening import WILDCARD_ADDRESSES, bind
 from etagere.node.probing import ClusterProbe
 from etagere.node.shared_bodies import SharedBodies, shared_bodies
-from etagere.operations.account_map import get_cell_membership
 from etagere.operations.identity import identify_store, mark_bodies
 from etagere.processes import ChildMain
 from etagere.protocol.connections.memory import MemoryBudget
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_ID_BYTES: Final = 16
-_SECRET_BYTES: Final = 32
 _JOIN_ATTEMPTS_MAX: Final = 60
 _JOIN_PAUSE_SECONDS: Final = 0.5
 
@@ -218,12 +217,7 @@ def _join_cell(
     """Makes the node one of its cell, if the cluster is one of several cells. A node of a cell must
     know that it is: it would write to accounts that are moving to another one."""
     if settings.account_map is None:
-        membership = ledger.read(get_cell_membership, None)
-        if membership is not None:
-            raise CannotUse(
-                f"the ledger in {ledger.address} is that of cell {membership.cell}: set "
-                "--account-map and --cell"
-            )
+        require_cell(ledger, ledger.address, None)
         return None
     from etagere.node import cells  # noqa: PLC0415
 
@@ -232,7 +226,7 @@ def _join_cell(
 
 def _identity(ledger: ClusterLedger, bodies: SharedBodies) -> StoreIdentity:
     """Returns the identity of the store. Raises `CannotUse` if the bodies are not its own."""
-    new = StoreIdentity(os.urandom(_ID_BYTES), os.urandom(_SECRET_BYTES))
+    new = StoreIdentity(os.urandom(ID_BYTES), os.urandom(SECRET_BYTES))
     identity = ledger.write(identify_store, IdentifyStore(new))
     marker = bodies.marker()
     if marker is None and not identity.is_marked:
@@ -268,9 +262,9 @@ def _node_id(directory: Path) -> bytes:
     path = directory / NODE_ID_NAME
     with contextlib.suppress(FileNotFoundError):
         stored = path.read_bytes()
-        if len(stored) == _ID_BYTES:
+        if len(stored) == ID_BYTES:
             return stored
-    node_id = os.urandom(_ID_BYTES)
+    node_id = os.urandom(ID_BYTES)
     descriptor = directories.open_private(path)
     try:
         os.pwrite(descriptor, node_id, 0)

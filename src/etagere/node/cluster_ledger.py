@@ -40,13 +40,14 @@ from etagere.settings.addresses import DatabaseAddress
 
 COLLECTIONS_FROM: Final = all_collections.DECLARED_IN
 """The modules that declare the collections of a ledger. They must be imported to copy one."""
+NO_DIRECTORY: Final = Path("/nonexistent")
+"""The directory of an engine that has no writer process."""
 
 _OPEN_SECONDS_MAX: Final = 5.0
 """How long to wait for a database that does not answer."""
 _WRITE_SECONDS_MAX: Final = 15.0
 """How long to retry a write, for instance until there is a new primary."""
 _PAUSE_SECONDS: Final = 0.3
-_NO_DIRECTORY: Final = Path("/nonexistent")
 
 
 class LedgerUnavailable(CannotUse):
@@ -96,7 +97,7 @@ class ClusterLedger:
         return asyncio.run(self._with_engine(lambda engine: engine.read(operation, command)))
 
     async def _with_engine(self, call: Callable[[PostgresEngine], Awaitable[T]]) -> T:
-        engine = PostgresEngine(_NO_DIRECTORY, self.database)
+        engine = PostgresEngine(NO_DIRECTORY, self.database)
         try:
             return await call(engine)
         finally:

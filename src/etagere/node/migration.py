@@ -1,4 +1,4 @@
-"""Moving a store between a data directory and a cluster.
+"""Copying a store between a data directory and a cluster.
 
 The source is not changed. The target is no store before the last step, which is atomic: in
 PostgreSQL a schema gets its name, in a data directory a file does. A migration that was interrupted
@@ -28,7 +28,6 @@ from etagere.coordination.interface import CoordinatorUnavailable
 from etagere.coordination.postgres import NodeRegistry, PostgresCoordinator
 from etagere.data_directory import NODE_ID_NAME, CannotUse, raising_cannot_use
 from etagere.engine import ledger
-from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES
 from etagere.engine.interface import Fault, FaultReason, Unknown
 from etagere.engine.loading import PARTIAL_NAME, LedgerLoad, Rows, StoppedLedger, UnknownTable
 from etagere.engine.postgres.connecting import Database
@@ -36,31 +35,20 @@ from etagere.engine.postgres.copying import snapshot_reading
 from etagere.engine.postgres.loading import LedgerExists, LoadUnderWay, PostgresLoad
 from etagere.engine.records import COLLECTIONS, ENCODE, Collection
 from etagere.engine.snapshots import Progress
-from etagere.engine.tasks import TASK_HOLDERS
 from etagere.model.accounts import ListAccounts
-from etagere.model.cluster import StoreIdentity
+from etagere.model.cluster import SECRET_BYTES, StoreIdentity
+from etagere.model.ids import ID_BYTES
 from etagere.node.children import ChildFailed, in_child
 from etagere.node.cluster_ledger import ClusterLedger
-from etagere.node.shared_bodies import SharedBodies, open_objects, shared_bodies
-from etagere.operations.account_map import CELL_MEMBERSHIPS, MAP_COLLECTIONS
+from etagere.node.shared_bodies import SharedBodies, open_objects, require_bodies, shared_bodies
 from etagere.operations.account_moves import list_account_moves
-from etagere.operations.identity import IDENTITY_KEY, STORE_IDENTITIES, get_identity
+from etagere.operations.all_collections import CLUSTER_COLLECTIONS
+from etagere.operations.identity import IDENTITY_KEY, STORE_IDENTITIES
 from etagere.settings.addresses import BodiesAddress, DatabaseAddress
 
-_ID_BYTES: Final = 16
-_SECRET_BYTES: Final = 32
 _SECONDS_MAX: Final = 60.0
 """How long an object store may take to say whether it is empty."""
 _WORK_NAME: Final = "work"
-_CLUSTER_COLLECTIONS: Final = (
-    TASK_HOLDERS,
-    STORE_IDENTITIES,
-    *MAP_COLLECTIONS,
-    CELL_MEMBERSHIPS,
-    ACCOUNT_MOVES,
-    UNFINISHED_MOVES,
-)
-"""Records of the cluster itself, which are not migrated."""
 _MOVES_PAGE: Final = 1_000
 _EMPTY_NAMES: Final = frozenset({directories.LOCK_NAME, "lost+found", PARTIAL_NAME})
 
@@ -128,7 +116,7 @@ def _begin(
     """Begins to load a ledger, and reserves the bodies for it. Returns its identity."""
     marker = shared.marker()
     try:
-        incoming = load.begin(os.urandom(_ID_BYTES), str(bodies))
+        incoming = load.begin(os.urandom(ID_BYTES), str(bodies))
     except LedgerExists:
         raise CannotUse(f"there is a ledger in {address}; choose an empty database") from None
     except LoadUnderWay:
@@ -148,7 +136,7 @@ def _begin(
         if incoming.is_new:
             load.abandon()
         raise CannotUse(f"the bodies in {bodies} belong to another ledger")
-    return StoreIdentity(incoming.store_id, os.urandom(_SECRET_BYTES), is_marked=True)
+    return StoreIdentity(incoming.store_id, os.urandom(SECRET_BYTES), is_marked=True)
 
 
 def _load_and_copy(
@@ -163,7 +151,7 @@ def _load_and_copy(
     load.prepare(time.last_stamp)
     loader = _CountingLoader(load, progress)
     for collection in COLLECTIONS.values():
-        if collection not in transfer.COLLECTIONS and collection not in _CLUSTER_COLLECTIONS:
+        if collection not in transfer.COLLECTIONS and collection not in CLUSTER_COLLECTIONS:
             loader.load(collection, source.rows(collection))
     load.load(STORE_IDENTITIES, [(STORE_IDENTITIES.pack(IDENTITY_KEY), ENCODE(identity))])
     copied = asyncio.run(_copy_to(bodies, source, directory, loader.load, identity.id, progress))
@@ -233,10 +221,7 @@ def to_directory(
     with _raising_cannot_use(address, directory), ClusterLedger(address) as source:
         _require_no_nodes(source)
         _require_no_moves(source)
-        identity = source.read(get_identity, None)
-        shared = shared_bodies(directory, bodies)
-        if identity is None or shared.marker() != identity.id:
-            raise CannotUse(f"the bodies of the ledger in {address} are not in {bodies}")
+        require_bodies(source, shared_bodies(directory, bodies))
         _require_empty(directory)
         claimed = data_directory.claim(directory, may_be_incomplete=True)
         try:
@@ -303,7 +288,7 @@ def _build(
                 for collection in COLLECTIONS.values():
                     if collection in transfer.COLLECTIONS:
                         work.load(collection, snapshot.rows(collection))
-                    elif collection not in _CLUSTER_COLLECTIONS:
+                    elif collection not in CLUSTER_COLLECTIONS:
                         loader.load(collection, snapshot.rows(collection))
             work.finish(time)
             with StoppedLedger(partial / _WORK_NAME, Config()) as listed:
@@ -335,7 +320,7 @@ async def _copy_from(
 ) -> Transferred:
     target = FileTarget(directory, Config())
     target.clear()
-    work = Transfer(listed, target, load, os.urandom(_ID_BYTES))
+    work = Transfer(listed, target, load, os.urandom(ID_BYTES))
     if bodies.path is not None:
         copied = await work.run(FileSource(bodies.path), _body_progress(progress))
     else:

@@ -22,8 +22,11 @@ from etagere.coordination.interface import Coordinator
 from etagere.data_directory import CannotUse
 from etagere.engine.interface import Engine
 from etagere.front.storage import Collecting, MaintainedBodyStore
+from etagere.model.cluster import StoreIdentity
 from etagere.node.children import ChildFailed, in_child
+from etagere.node.cluster_ledger import ClusterLedger
 from etagere.node.opening import optional_dependencies
+from etagere.operations.identity import get_identity
 from etagere.protocol.connections.memory import MemoryBudget
 from etagere.settings.addresses import BodiesAddress
 
@@ -193,6 +196,14 @@ class ObjectBodies:
     ) -> tuple[MaintainedBodyStore, Callable[[], Collecting]]:
         store = ObjectBodyStore(open_objects(self._address), engine, coordinator, config, memory)
         return store, lambda: Collector(engine, store, config)
+
+
+def require_bodies(ledger: ClusterLedger, bodies: SharedBodies) -> StoreIdentity:
+    """Returns the identity of a store. Raises `CannotUse` if these are not its bodies."""
+    identity = ledger.read(get_identity, None)
+    if identity is None or bodies.marker() != identity.id:
+        raise CannotUse(f"the bodies of the ledger in {ledger.address} are not in {bodies}")
+    return identity
 
 
 def shared_bodies(directory: Path, address: BodiesAddress | None) -> SharedBodies:
