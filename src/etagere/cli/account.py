@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import base64
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from etagere.cli import CLEAN, CommandError, account_move, settings_of
 from etagere.cli.stores import Store, open_store
+from etagere.cli.verbs import Verbs
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.accounts import (
@@ -28,7 +28,6 @@ from etagere.operations.delegation import revoke_delegation_keys
 from etagere.rules.accounts import KEY_NUMBERS, check_account_name
 from etagere.rules.dates import format_instant
 from etagere.settings import Settings
-from etagere.settings.loading import add_arguments as add_settings
 from etagere.settings.values import ACCOUNT_NAME_LENGTH_MAX, ACCOUNT_NAME_LENGTH_MIN, decode_key
 
 if TYPE_CHECKING:
@@ -61,7 +60,6 @@ etagere account claim mine                # corrects the account map
 etagere account remove mine
 etagere account move mine --config east.toml --to west.toml"""
 
-_DESCRIPTION_COLUMNS = 92
 _PAGE = 1_000
 _MESSAGES = {
     "AccountAlreadyExists": "account {name} already exists",
@@ -79,34 +77,24 @@ _MESSAGES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-
-    def verb(
-        name: str,
-        act: Callable[[argparse.Namespace, Settings], str],
-        summary: str,
-        more: str,
-        *settings: str,
-    ) -> argparse.ArgumentParser:
-        (example,) = (line for line in EXAMPLES.splitlines() if f"account {name}" in line)
-        description = textwrap.fill(f"{summary.capitalize()}. {more}", _DESCRIPTION_COLUMNS)
-        added = verbs.add_parser(
-            name, help=summary, description=description, epilog=f"example:\n  {example}"
-        )
-        add_settings(added, "data", "engine", "account_map", "cell", *settings)
-        added.set_defaults(act=act)
-        return added
-
-    add = verb("add", _add, "add an account", "The data directory is created if it does not exist.")
+    verbs: Verbs[Callable[[argparse.Namespace, Settings], str]] = Verbs(
+        parser, NAME, EXAMPLES, "data", "engine", "account_map", "cell"
+    )
+    add = verbs.add(
+        "add",
+        _add,
+        "add an account",
+        "The data directory, or the ledger of a cluster, is created if it does not exist.",
+    )
     add.add_argument("name", metavar="NAME", help="3 to 24 lowercase letters and digits")
     visible = "other users of this machine may see it while the command runs"
     add.add_argument("--key", metavar="KEY", help=f"key 1, in base64 (default: random); {visible}")
     add.add_argument("--key2", metavar="KEY", help="key 2, likewise")
-    shown = verb(
+    shown = verbs.add(
         "list", _list, "list the accounts", "Accounts that are defined by settings are not listed."
     )
     shown.add_argument("--show-keys", action="store_true", help="show the keys, which are secret")
-    rotate = verb(
+    rotate = verbs.add(
         "rotate",
         _rotate,
         "replace a key with a random one",
@@ -117,14 +105,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rotate.add_argument(
         "number", metavar="1|2", nargs="?", default="1", help="which key (default: 1)"
     )
-    revoke = verb(
+    revoke = verbs.add(
         "revoke-delegation-keys",
         _revoke,
         "revoke the user delegation keys of an account",
         "The server refuses every shared access signature that was signed with one of them.",
     )
     revoke.add_argument("name", metavar="NAME", help="the account, which may be in the settings")
-    claim = verb(
+    claim = verbs.add(
         "claim",
         _claim,
         "record in the account map that an account is in this cell",
@@ -132,11 +120,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "restored from a backup, or two cells have an account of the same name.",
     )
     claim.add_argument("name", metavar="NAME", help="the account")
-    remove = verb(
+    remove = verbs.add(
         "remove", _remove, "remove an account", "The server refuses its keys from then on."
     )
     remove.add_argument("name", metavar="NAME", help="the account")
-    move = verb(
+    move = verbs.add(
         "move", account_move.act, account_move.SUMMARY, account_move.MORE, *account_move.SETTINGS
     )
     account_move.add_arguments(move)
