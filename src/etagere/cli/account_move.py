@@ -92,13 +92,13 @@ def act(arguments: argparse.Namespace, settings: Settings) -> str:
             f"{damaged}, and the account was not moved; find the objects with `etagere check`, "
             "delete or replace them, and try again"
         ) from damaged
-    copied = f"{moved.records} records and {size_text(moved.extent_bytes)} copied"
-    if not moved.records:
-        copied = "continued"
-    return (
-        f"account {name} is in cell {target.cell}: {copied}, read-only for "
-        f"{moved.frozen_seconds:.1f} s"
-    )
+    result = "the interrupted move was completed"
+    if moved.records:
+        result = (
+            f"{moved.records} records and {size_text(moved.extent_bytes)} copied, read-only for "
+            f"{moved.frozen_seconds:.1f} s"
+        )
+    return f"account {name} is in cell {target.cell}: {result}"
 
 
 def _seconds(text: str) -> int:

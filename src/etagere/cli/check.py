@@ -1,4 +1,4 @@
-"""`etagere check`: verifies a data directory."""
+"""`etagere check`: verifies a data directory or a cluster."""
 
 from __future__ import annotations
 
@@ -23,20 +23,17 @@ from etagere.cli.output import print_json
 from etagere.cli.progress import ProgressBar
 from etagere.clock import SystemClock
 from etagere.config import Config
-from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES
 from etagere.engine.interface import Fault
 from etagere.engine.ledger import NotALedger, SchemaTooNew
-from etagere.engine.tasks import TASK_HOLDERS
 from etagere.node.opening import cluster_ledger
-from etagere.operations.account_map import CELL_MEMBERSHIPS, MAP_COLLECTIONS
-from etagere.operations.identity import STORE_IDENTITIES
+from etagere.operations import all_collections
 from etagere.operations.index_audits import INDEXES
 from etagere.operations.tree_audits import TREE_AUDITS
 from etagere.settings import Settings
 from etagere.settings.loading import add_arguments as add_settings
 
 NAME = "check"
-SUMMARY = "verify a data directory"
+SUMMARY = "verify a data directory or a cluster"
 DESCRIPTION = """\
 Verifies a data directory: the consistency of the database, the bytes of every object, every
 checksum and every reference count. It changes nothing, and a server may be running.
@@ -51,7 +48,7 @@ With --repair, the command removes the leaks and checks the directory again. It 
 change losses and faults. The server must be stopped.
 
 With --engine, the command checks the ledger of a cluster, of which it makes a temporary copy,
-and the segments if --bodies is a directory. Nodes may be running.
+and its bodies, in a directory or an object store. Nodes may be running.
 
 Exit status: 0 if there are no findings, 1 if there are, 2 if the check could not run."""
 EXAMPLES = """\
@@ -59,15 +56,8 @@ etagere check                             # ./etagere-data, or $ETAGERE_DATA
 etagere check --data /srv/etagere --fast  # does not read the segments
 etagere check --data /srv/etagere --json  # for programs"""
 
-CLUSTER_COLLECTIONS = (
-    TASK_HOLDERS,
-    STORE_IDENTITIES,
-    ACCOUNT_MOVES,
-    UNFINISHED_MOVES,
-    *MAP_COLLECTIONS,
-    CELL_MEMBERSHIPS,
-)
-"""Collections that only clusters have. A ledger that was one may be checked anywhere."""
+COLLECTIONS_FROM = all_collections.DECLARED_IN
+"""Imported so that their tables are known when a copied ledger is checked."""
 _LINES_MAX = 50
 """The most findings of one kind that are printed; --json prints all."""
 
@@ -207,9 +197,9 @@ def _number(count: int, noun: str) -> str:
 
 def _as_json(place: object, report: Report, removed: int | None) -> dict[str, object]:
     return {
-        "directory": str(place),
+        "store": str(place),
         "clean": not report.findings,
-        "judged": report.is_complete,
+        "complete": report.is_complete,
         "objects": report.objects,
         "extents": report.extents,
         "extent_bytes": report.extent_bytes,

@@ -1,4 +1,4 @@
-"""`etagere migrate`: moves a store between a data directory and a cluster."""
+"""`etagere migrate`: copies a store between a data directory and a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from etagere.node.opening import optional_dependencies
 from etagere.settings.loading import add_arguments as add_settings
 
 NAME = "migrate"
-SUMMARY = "move a store between a data directory and a cluster"
+SUMMARY = "copy a store between a data directory and a cluster"
 DESCRIPTION = """\
 Copies a store: from a data directory to a cluster, whose ledger is in PostgreSQL (--engine) and
 whose bodies are in an object store or a shared directory (--bodies), or from such a cluster to

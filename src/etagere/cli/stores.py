@@ -117,7 +117,7 @@ def raising_command_error(place: str, directory: Path) -> Iterator[None]:
     except (CannotCheck, data_directory.CannotUse, ledger.NotALedger, SchemaTooNew) as error:
         raise CommandError(str(error)) from error
     except Unknown as error:
-        words = f"the outcome is unknown; check with `etagere account list`: {error}"
+        words = f"the outcome is unknown; list again to see whether it took effect: {error}"
         raise CommandError(words) from error
     except (Conflict, Fault, ledger.DatabaseError, msgspec.DecodeError) as error:
         raise CommandError(f"{place} cannot be used: {error}") from error

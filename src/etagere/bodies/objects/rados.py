@@ -1,6 +1,6 @@
 """The driver for RADOS, the object store of Ceph, on librados.
 
-librados repeats requests when OSDs fail, and OSDs recognise repetitions, so the driver does not
+librados repeats requests when OSDs fail, and OSDs recognize repetitions, so the driver does not
 retry.
 
 RADOS cannot list by prefix: it lists whole pools, at the cost of reading every name in them. The
