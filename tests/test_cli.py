@@ -298,6 +298,7 @@ def test_json(broken: DamagedStore) -> None:
         1,
         0,
     )
+    assert (document["store"], document["complete"]) == (str(broken.directory), True)
     (finding,) = document["findings"]
     assert finding["kind"] == "file-unused"
     assert finding["severity"] == "leak"

@@ -129,39 +129,24 @@ def _serve_in(
 
             tls = SelfSignedTls(directory, settings.host)
         ports = {service: listener.getsockname()[1] for service, listener in sockets.items()}
-        storage = _prepared_storage(directory, settings, config, options, ports)
+        storage = _prepare_storage(directory, settings, config, options, ports)
         warn_if_accessible_to_others(directory)
         warn_if_expiring(tls)
         authority = None if tls is None else tls.authority
         announced = ports if admin is None else {**ports, "admin": admin.getsockname()[1]}
-        workers = settings.workers or workers_for_cores()
-        front_config = config_of_front_end(
-            config, workers + 1, descriptors_max, relays=settings.account_map is not None
+        children = _children(
+            directory,
+            config,
+            settings,
+            storage,
+            descriptors_max=descriptors_max,
+            sockets=sockets,
+            admin=admin,
+            access=access,
+            tls=tls,
+            users=users,
+            announce=lambda: announce(announced, authority),
         )
-        children = {
-            WRITER_NAME: storage.writer_main(),
-            **front_end_children(
-                directory,
-                front_config,
-                settings,
-                storage,
-                workers=workers,
-                sockets=sockets,
-                tls=tls,
-                users=users,
-                announce=lambda: announce(announced, authority),
-            ),
-        }
-        if admin is not None and access is not None:
-            children[ADMIN_NAME] = admin_main(
-                directory,
-                front_config,
-                storage,
-                admin,
-                access,
-                tuple(children),
-                None if access.is_local else tls,
-            )
         status = _supervise(
             directory,
             children,
@@ -170,6 +155,52 @@ def _serve_in(
         )
         storage.leave()
         return status
+
+
+def _children(
+    directory: Path,
+    config: Config,
+    settings: Settings,
+    storage: Storage,
+    *,
+    descriptors_max: int,
+    sockets: Mapping[str, socket.socket],
+    admin: socket.socket | None,
+    access: AdminAccess | None,
+    tls: ServerTls | None,
+    users: UserAuthenticator | None,
+    announce: Callable[[], None],
+) -> dict[str, ChildMain]:
+    """Returns the main functions of all processes of a server, by their names."""
+    workers = settings.workers or workers_for_cores()
+    front_config = config_of_front_end(
+        config, workers + 1, descriptors_max, relays=settings.account_map is not None
+    )
+    children = {
+        WRITER_NAME: storage.writer_main(),
+        **front_end_children(
+            directory,
+            front_config,
+            settings,
+            storage,
+            workers=workers,
+            sockets=sockets,
+            tls=tls,
+            users=users,
+            announce=announce,
+        ),
+    }
+    if admin is not None and access is not None:
+        children[ADMIN_NAME] = admin_main(
+            directory,
+            front_config,
+            storage,
+            admin,
+            access,
+            tuple(children),
+            None if access.is_local else tls,
+        )
+    return children
 
 
 def _claim_and_bind(
@@ -189,7 +220,7 @@ def _claim_and_bind(
     return sockets, admin
 
 
-def _prepared_storage(
+def _prepare_storage(
     directory: Path,
     settings: Settings,
     config: Config,

@@ -77,11 +77,12 @@ def raising_cannot_use(directory: Path) -> Iterator[None]:
         raise CannotUse(f"{path} cannot be used: {error.strerror}") from error
 
 
-def claim(directory: Path, *, to_restore: bool = False) -> int:
+def claim(directory: Path, *, may_be_incomplete: bool = False) -> int:
     """Locks the data directory for as long as the returned descriptor is open in this process or a
-    child."""
+    child. Raises `CannotUse` if a restoration or a migration to it was interrupted, unless
+    `may_be_incomplete` is set."""
     with raising_cannot_use(directory):
-        if not to_restore:
+        if not may_be_incomplete:
             restoring.require_store(directory)
         directories.make(directory)
         descriptor = directories.open_private(directory / directories.LOCK_NAME)
@@ -96,10 +97,10 @@ def claim(directory: Path, *, to_restore: bool = False) -> int:
                 os.close(descriptor)
                 raise DirectoryInUse(f"{directory} is in use by another etagere process") from None
             time.sleep(0.02)
-    if not to_restore and restoring.is_interrupted(directory):
+    if not may_be_incomplete and restoring.is_interrupted(directory):
         os.close(descriptor)
         raise DirectoryInUse(f"a backup was being restored to {directory}; try again")
-    if not to_restore and loading.is_incomplete(directory):
+    if not may_be_incomplete and loading.is_incomplete(directory):
         os.close(descriptor)
         raise CannotUse(
             f"{directory} is not a store: a migration was interrupted. Run `etagere migrate` again."

@@ -97,7 +97,7 @@ def is_replication_warning(notice: errors.Diagnostic) -> bool:
 
 class BoundedConnection(psycopg.Connection[Any]):
     """A blocking connection on which no answer takes longer than a limit. It is closed then,
-    without a request to cancel: PostgreSQL reports success for a COMMIT that was canceled while it
+    without a request to cancel: PostgreSQL reports success for a COMMIT that was cancelled while it
     waited for a standby."""
 
     answer_seconds_max: float | None = ANSWER_SECONDS_MAX

@@ -13,7 +13,7 @@ from awscrt.checksums import crc64nvme
 from msgspec.structs import replace
 
 from etagere.backup.files import Files
-from etagere.backup.packs import Damaged, PackIndex, PackReader, PackUse, PackWriter
+from etagere.backup.packs import BackupDamaged, PackIndex, PackReader, PackRef, PackWriter
 from etagere.config import MIB
 from tests.backup.faulty_files import FaultyFiles
 
@@ -24,7 +24,7 @@ BLOCKS = {3: b"three" * 100, 5: b"", 1_000: b"x", 2**40: b"far away"}
 """The contents of blocks by their positions."""
 
 
-def write(path: Path, blocks: dict[int, bytes], files: Files | None = None) -> PackUse:
+def write(path: Path, blocks: dict[int, bytes], files: Files | None = None) -> PackRef:
     with PackWriter(files or Files(), path) as writer:
         for position, data in blocks.items():
             writer.begin_block(position)
@@ -37,7 +37,7 @@ def write(path: Path, blocks: dict[int, bytes], files: Files | None = None) -> P
 
 
 @pytest.fixture
-def pack(tmp_path: Path) -> tuple[Path, PackUse]:
+def pack(tmp_path: Path) -> tuple[Path, PackRef]:
     path = tmp_path / "name.pack"
     return path, write(path, BLOCKS)
 
@@ -46,9 +46,9 @@ def _open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_the_format(pack: tuple[Path, PackUse]) -> None:
+def test_the_format(pack: tuple[Path, PackRef]) -> None:
     """Backups of earlier versions must be readable."""
-    path, use = pack
+    path, ref = pack
     offset, records = len(MAGIC), b""
     for position, data in BLOCKS.items():
         digest = hashlib.sha256(data).digest()
@@ -57,14 +57,14 @@ def test_the_format(pack: tuple[Path, PackUse]) -> None:
     digest = hashlib.sha256(records).digest()
     footer = FOOTER.pack(len(records), digest, MAGIC)
     assert path.read_bytes() == MAGIC + b"".join(BLOCKS.values()) + records + footer
-    assert use == PackUse("name", path.stat().st_size, digest.hex())
+    assert ref == PackRef("name", path.stat().st_size, digest.hex())
 
 
-def test_blocks_are_found_by_their_positions(pack: tuple[Path, PackUse]) -> None:
-    path, use = pack
+def test_blocks_are_found_by_their_positions(pack: tuple[Path, PackRef]) -> None:
+    path, ref = pack
     with PackReader(path) as reader:
-        assert reader.index.use == use
-        reader.require(use)
+        assert reader.index.ref == ref
+        reader.require(ref)
         reader.verify()
         assert len(reader.index) == len(BLOCKS)
         assert [block.position for block in reader.index] == list(BLOCKS)
@@ -86,9 +86,9 @@ def test_blocks_are_found_by_their_positions(pack: tuple[Path, PackUse]) -> None
 def test_a_pack_without_blocks(tmp_path: Path) -> None:
     path = tmp_path / "empty.pack"
     before = _open_files()
-    use = write(path, {})
+    ref = write(path, {})
     assert _open_files() == before
-    assert use.length == len(MAGIC) + FOOTER.size
+    assert ref.length == len(MAGIC) + FOOTER.size
     with PackReader(path) as reader:
         reader.verify()
         assert len(reader.index) == 0
@@ -110,8 +110,8 @@ def test_a_discarded_block_leaves_nothing(tmp_path: Path) -> None:
         writer.begin_block(2**41)
         writer.write(b"damaged" * 1_000)
         writer.discard_block()
-        use = writer.finish("name")
-    assert use == write(same, BLOCKS)
+        ref = writer.finish("name")
+    assert ref == write(same, BLOCKS)
     assert path.read_bytes() == same.read_bytes()
 
 
@@ -136,13 +136,13 @@ def test_long_packs_are_synced_in_steps_and_read_in_parts(tmp_path: Path) -> Non
 
 
 def test_reads_that_return_less_are_continued(
-    pack: tuple[Path, PackUse], monkeypatch: pytest.MonkeyPatch
+    pack: tuple[Path, PackRef], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, use = pack
+    path, ref = pack
     read = os.pread
     monkeypatch.setattr(os, "pread", lambda file, length, at: read(file, min(length, 7), at))
     with PackReader(path) as reader:
-        reader.require(use)
+        reader.require(ref)
         reader.verify()
 
 
@@ -189,26 +189,26 @@ def _records(path: Path) -> bytes:
     ],
 )
 def test_files_that_are_not_packs(
-    pack: tuple[Path, PackUse], damage: Callable[[Path], object], words: str | None
+    pack: tuple[Path, PackRef], damage: Callable[[Path], object], words: str | None
 ) -> None:
-    path, use = pack
+    path, ref = pack
     damage(path)
     before = _open_files()
     if words is not None:
-        with pytest.raises(Damaged, match=words):
+        with pytest.raises(BackupDamaged, match=words):
             PackReader(path)
     else:
         # A pack, but another one.
-        with PackReader(path) as reader, pytest.raises(Damaged, match="not the file"):
-            reader.require(use)
+        with PackReader(path) as reader, pytest.raises(BackupDamaged, match="not the file"):
+            reader.require(ref)
     assert _open_files() == before
 
 
 def test_an_index_that_fills_the_file_is_read(tmp_path: Path) -> None:
     """Blocks may be empty."""
     path = tmp_path / "name.pack"
-    use = write(path, {1: b"", 2: b""})
-    assert use.length == len(MAGIC) + 2 * RECORD.size + FOOTER.size
+    ref = write(path, {1: b"", 2: b""})
+    assert ref.length == len(MAGIC) + 2 * RECORD.size + FOOTER.size
     with PackReader(path) as reader:
         reader.verify()
         assert len(reader.index) == 2
@@ -217,19 +217,19 @@ def test_an_index_that_fills_the_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        lambda use: replace(use, name="other"),
-        lambda use: replace(use, length=use.length + 1),
-        lambda use: replace(use, index_sha256="0" * 64),
+        lambda ref: replace(ref, name="other"),
+        lambda ref: replace(ref, length=ref.length + 1),
+        lambda ref: replace(ref, index_sha256="0" * 64),
     ],
 )
 def test_a_point_refers_to_one_pack(
-    pack: tuple[Path, PackUse], other: Callable[[PackUse], PackUse]
+    pack: tuple[Path, PackRef], other: Callable[[PackRef], PackRef]
 ) -> None:
-    path, use = pack
+    path, ref = pack
     with PackReader(path) as reader:
-        reader.require(use)
-        with pytest.raises(Damaged, match="is not the file that the point refers to"):
-            reader.require(other(use))
+        reader.require(ref)
+        with pytest.raises(BackupDamaged, match="is not the file that the point refers to"):
+            reader.require(other(ref))
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_a_point_refers_to_one_pack(
     ],
 )
 def test_changed_bytes(
-    pack: tuple[Path, PackUse], change: Callable[[bytes], bytes], words: str
+    pack: tuple[Path, PackRef], change: Callable[[bytes], bytes], words: str
 ) -> None:
     path, _ = pack
     path.write_bytes(change(path.read_bytes()))
@@ -252,31 +252,31 @@ def test_changed_bytes(
         with PackReader(path) as reader:
             reader.verify()
 
-    with pytest.raises(Damaged, match=words):
+    with pytest.raises(BackupDamaged, match=words):
         verify()
 
 
 @pytest.mark.parametrize("shift", [-1, 1])
-def test_an_index_that_leaves_bytes_uncovered(pack: tuple[Path, PackUse], shift: int) -> None:
+def test_an_index_that_leaves_bytes_uncovered(pack: tuple[Path, PackRef], shift: int) -> None:
     path, _ = pack
     records = bytearray(_records(path))
     position, offset, length, crc, digest = RECORD.unpack_from(records, RECORD.size)
     RECORD.pack_into(records, RECORD.size, position, offset + shift, length, crc, digest)
     _with_index(path, bytes(records))
-    with PackReader(path) as reader, pytest.raises(Damaged, match="has a wrong index"):
+    with PackReader(path) as reader, pytest.raises(BackupDamaged, match="has a wrong index"):
         reader.verify()
 
 
-def test_a_block_behind_the_end(pack: tuple[Path, PackUse]) -> None:
-    path, use = pack
+def test_a_block_behind_the_end(pack: tuple[Path, PackRef]) -> None:
+    path, ref = pack
     with PackReader(path) as reader:
         block = reader.index[0]
-        end = use.length
-        with pytest.raises(Damaged, match=f"ends at {end}"):
+        end = ref.length
+        with pytest.raises(BackupDamaged, match=f"ends at {end}"):
             list(reader.parts(block._replace(offset=end - 10, length=11)))
 
 
-def test_errors_of_the_disk(pack: tuple[Path, PackUse], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_disk(pack: tuple[Path, PackRef], monkeypatch: pytest.MonkeyPatch) -> None:
     path, _ = pack
     with PackReader(path) as reader:
 
@@ -284,13 +284,13 @@ def test_errors_of_the_disk(pack: tuple[Path, PackUse], monkeypatch: pytest.Monk
             raise OSError(5, "Input/output error")
 
         monkeypatch.setattr(os, "pread", fail)
-        with pytest.raises(Damaged, match=r"name\.pack cannot be read: Input/output error"):
+        with pytest.raises(BackupDamaged, match=r"name\.pack cannot be read: Input/output error"):
             reader.verify()
 
 
 def test_a_large_index_is_searched(tmp_path: Path) -> None:
     records = b"".join(RECORD.pack(2 * n, 0, 0, 0, bytes(32)) for n in range(1_000))
-    index = PackIndex(PackUse("name", 0, ""), records)
+    index = PackIndex(PackRef("name", 0, ""), records)
     assert len(index) == 1_000
     for number in (0, 1, 499, 500, 998, 999):
         found = index.find(2 * number)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from etagere import directories
 from etagere.backup import taking
 from etagere.backup.files import Files
-from etagere.backup.packs import Damaged
+from etagere.backup.packs import BackupDamaged
 from etagere.backup.points import Point
 from etagere.backup.repository import (
     CannotBackUp,
@@ -179,7 +179,7 @@ def _assert_damaged(backup: Path, name: str, tmp_path: Path, what: str) -> None:
     target = tmp_path / "damaged"
     try:
         restored(backup, name, target)
-    except Damaged:
+    except BackupDamaged:
         assert not list(target.iterdir()) if target.exists() else True, what
     else:
         # The magic number at the start is not needed.

@@ -14,7 +14,7 @@ from awscrt.checksums import crc64nvme
 
 from etagere.bodies.contents import COUNTERS, DEAD_TOTALS, EXTENTS, MOVES, SEGMENTS
 from etagere.bodies.segment_files import DIRECTORY_NAME, segment_path
-from etagere.bodies.transfer import Damaged, DamagedExtent, Target, Transfer
+from etagere.bodies.transfer import DamagedExtent, ExtentsDamaged, Target, Transfer
 from etagere.bodies.transfer_endpoints import FileSource, FileTarget, ObjectSource, ObjectTarget
 from etagere.clock import SystemClock
 from etagere.config import KIB, MIB, Config
@@ -216,7 +216,7 @@ def test_all_damage_is_found(store: Store, tmp_path: Path) -> None:
     with segment_path(store.directory, 4).open("r+b") as file:
         file.truncate(60 * KIB)
     objects = MemoryObjectStore()
-    with pytest.raises(Damaged) as raised:
+    with pytest.raises(ExtentsDamaged) as raised:
         transfer(store, ObjectTarget(objects, Config()))
     places = [(1, 60 * KIB), (4, 50 * KIB), (7, 10)]
     assert raised.value.extents == [DamagedExtent(*place, LAYOUT[place]) for place in places]

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import psycopg
 
-from etagere.node.account_move import cells_of, move_account
+from etagere.node.account_move import endpoints_of, move_account
 from etagere.node.account_move_steps import Moved, Step
 from etagere.postgresql import SCHEMA
 from etagere.settings.loading import load
@@ -93,8 +93,8 @@ def _main() -> None:
         if step.name == kill_after:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    cells = cells_of(load({"config": source}, {}), load({"config": target}, {}))
-    moved = move_account(account, cells, keep_seconds=0, report=report)
+    endpoints = endpoints_of(load({"config": source}, {}), load({"config": target}, {}))
+    moved = move_account(account, endpoints, keep_seconds=0, report=report)
     print(msgspec.json.encode(moved).decode())
 
 

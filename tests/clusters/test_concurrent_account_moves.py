@@ -9,7 +9,7 @@ import pytest
 
 from etagere.data_directory import CannotUse
 from etagere.jobs.moves import task_of
-from etagere.node.account_move import cells_of, move_account
+from etagere.node.account_move import endpoints_of, move_account
 from etagere.node.account_move_steps import Step
 from etagere.postgresql import SCHEMA
 from etagere.settings.loading import load
@@ -49,7 +49,7 @@ def _move_with_interruption(
             interruption()
 
     files = [load({"config": str(cell.configuration())}, {}) for cell in (source, target)]
-    move_account(account, cells_of(*files), keep_seconds=0, report=report)
+    move_account(account, endpoints_of(*files), keep_seconds=0, report=report)
 
 
 def _write(cell: Cell, account: str, name: str) -> None:

@@ -58,6 +58,9 @@ def test_the_status_of_a_node(nodes: Cluster) -> None:
         result = nodes.command("status", "--data", str(node.directory))
         assert result.returncode == 0, result.stdout
         assert "file front end: pid" in result.stdout
+        assert " free\n" in result.stdout
+        assert "reserve" not in result.stdout
+        assert "ledger " not in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from etagere.bodies.collector import Collected, Collector
 from etagere.bodies.contents import EXTENTS, SEGMENTS
 from etagere.bodies.disk import Disk
 from etagere.bodies.files import FileBodyStore
+from etagere.bodies.objects.audited_objects import AuditedObjects
 from etagere.bodies.objects.store import ObjectBodyStore
-from etagere.bodies.objects.stored import StoredObjects
 from etagere.bodies.plans import Plan
 from etagere.bodies.store import BodyReader, BodyWriter
 from etagere.clock import Clock
@@ -336,11 +336,11 @@ class StoreCluster:
 
     def require_clean(self) -> None:
         """Checks with `etagere check`, which counts independently."""
-        open_stored = None
+        open_segments = None
         if self.in_objects:
             objects_in = partial(DirectoryObjectStore, self.directory / OBJECTS_NAME)
-            open_stored = partial(StoredObjects, objects_in)
-        report = check(self.directory, self.harness.config, open_stored=open_stored)
+            open_segments = partial(AuditedObjects, objects_in)
+        report = check(self.directory, self.harness.config, open_segments=open_segments)
         assert report.findings == []
         assert report.is_complete
 

@@ -35,8 +35,8 @@ class NodeCondition(NamedTuple):
     """By what has the problem: `database`, `ledger`, `bodies`."""
 
     def problems_of(self, service: str | None) -> list[str]:
-        """Returns the reasons why the node cannot serve a service; None: any of them. Every node
-        passes for one that serves files, unless the question is about the file service."""
+        """Returns the reasons why the node cannot serve a service; None: any of them. A node that
+        does not serve files is unready only for `file`."""
         found = [
             f"{what}: {problem}"
             for what, problem in self.problems.items()

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from etagere.backup.files import Files
-from etagere.backup.packs import Damaged, PackIndex, PackUse, PackWriter
-from etagere.backup.points import ChunkRun, LedgerUse, Point
+from etagere.backup.packs import BackupDamaged, PackIndex, PackRef, PackWriter
+from etagere.backup.points import ChunkRun, LedgerRef, Point
 from etagere.backup.repository import Repository
 from etagere.config import KIB
 from etagere.engine.snapshots import Progress
@@ -36,7 +36,7 @@ class _Chunks:
             if run.pack in indexes
         ]
 
-    def find(self, number: int, sha256: bytes) -> PackUse | None:
+    def find(self, number: int, sha256: bytes) -> PackRef | None:
         """Returns the pack that has this chunk. Chunks are looked up in order."""
         while self._next < len(self._runs):
             run, index = self._runs[self._next]
@@ -44,12 +44,12 @@ class _Chunks:
                 return None
             if number < run.first + run.count:
                 block = index.find(number)
-                return index.use if block is not None and block.sha256 == sha256 else None
+                return index.ref if block is not None and block.sha256 == sha256 else None
             self._next += 1
         return None
 
 
-def _usable(repository: Repository, ledger: LedgerUse) -> dict[int, PackIndex]:
+def _usable(repository: Repository, ledger: LedgerRef) -> dict[int, PackIndex]:
     """Returns the indexes of the packs that a new point may use. Chunks in packs of which little is
     used any more are written again, so that the packs can be removed with the points before."""
     used: Counter[int] = Counter()
@@ -61,7 +61,7 @@ def _usable(repository: Repository, ledger: LedgerUse) -> dict[int, PackIndex]:
             with repository.open_ledger_pack(ledger.packs[number]) as pack:
                 if count >= _USED_SHARE_MIN * len(pack.index):
                     indexes[number] = pack.index
-        except Damaged:
+        except BackupDamaged:
             continue  # the chunks are written again
     return indexes
 
@@ -81,31 +81,31 @@ class _Runs:
         else:
             self._runs.append(ChunkRun(number, chunk, 1))
 
-    def use(self, length: int, packs: dict[str, PackUse]) -> LedgerUse:
-        uses = tuple(packs[name] for name in self._numbers)
-        return LedgerUse(length, CHUNK_BYTES, uses, tuple(self._runs))
+    def ref(self, length: int, packs: dict[str, PackRef]) -> LedgerRef:
+        refs = tuple(packs[name] for name in self._numbers)
+        return LedgerRef(length, CHUNK_BYTES, refs, tuple(self._runs))
 
 
 def add_ledger(
     repository: Repository, path: Path, name: str, last: Point | None, progress: Progress
-) -> tuple[LedgerUse, int]:
+) -> tuple[LedgerRef, int]:
     """Adds a copy of a ledger, of which `last` may have chunks. Returns where it is, and the size
     of the pack that was written."""
     known, runs = _Chunks(repository, last), _Runs()
-    packs: dict[str, PackUse] = {}
+    packs: dict[str, PackRef] = {}
     length = path.stat().st_size
     temporary = repository.temporary / "ledger.pack"
     with PackWriter(repository.files, temporary) as writer:
         for number, data in enumerate(_read_chunks(path)):
-            use = known.find(number, hashlib.sha256(data).digest())
-            if use is None:
+            ref = known.find(number, hashlib.sha256(data).digest())
+            if ref is None:
                 writer.begin_block(number)
                 writer.write(data)
                 writer.end_block()
                 runs.add(number, name)
             else:
-                packs[use.name] = use
-                runs.add(number, use.name)
+                packs[ref.name] = ref
+                runs.add(number, ref.name)
             progress("chunks", number * CHUNK_BYTES, length)
         added = 0
         if len(writer):
@@ -115,7 +115,7 @@ def add_ledger(
         repository.files.rename(temporary, repository.ledger_pack(name))
     else:
         repository.files.unlink(temporary)
-    return runs.use(length, packs), added
+    return runs.ref(length, packs), added
 
 
 def _read_chunks(path: Path) -> Iterator[bytes]:
@@ -126,9 +126,9 @@ def _read_chunks(path: Path) -> Iterator[bytes]:
 
 
 def write_ledger(
-    repository: Repository, ledger: LedgerUse, path: Path, progress: Progress, files: Files
+    repository: Repository, ledger: LedgerRef, path: Path, progress: Progress, files: Files
 ) -> None:
-    """Writes the ledger of a point to a file; durable on return. Raises `Damaged`."""
+    """Writes the ledger of a point to a file; durable on return. Raises `BackupDamaged`."""
     descriptor = files.create(path)
     try:
         files.truncate(descriptor, ledger.length)
@@ -138,7 +138,9 @@ def write_ledger(
                 for number in range(run.first, run.first + run.count):
                     block = pack.index.find(number)
                     if block is None:
-                        raise Damaged(f"{repository.directory} lacks chunk {number} of the ledger")
+                        raise BackupDamaged(
+                            f"{repository.directory} lacks chunk {number} of the ledger"
+                        )
                     at = number * ledger.chunk_bytes
                     for part in pack.parts(block):
                         files.write(descriptor, part, at)
@@ -146,7 +148,7 @@ def write_ledger(
                     written += block.length
                     progress("ledger", written, ledger.length)
         if written != ledger.length:
-            raise Damaged(f"{repository.directory} has only {written} bytes of the ledger")
+            raise BackupDamaged(f"{repository.directory} has only {written} bytes of the ledger")
         files.sync(descriptor)
     finally:
         os.close(descriptor)

@@ -31,7 +31,7 @@ _SYNC_BYTES = 16 * MIB
 _READ_BYTES = 1 * MIB
 
 
-class Damaged(Exception):
+class BackupDamaged(Exception):
     """A part of a backup is missing or was changed; the message names the file."""
 
 
@@ -48,7 +48,7 @@ class Block(NamedTuple):
     sha256: bytes
 
 
-class PackUse(msgspec.Struct, frozen=True):
+class PackRef(msgspec.Struct, frozen=True):
     """A pack, as the manifest of a point refers to it."""
 
     name: str
@@ -59,8 +59,8 @@ class PackUse(msgspec.Struct, frozen=True):
 class PackIndex:
     """The blocks of a pack, in the order of their positions."""
 
-    def __init__(self, use: PackUse, records: bytes) -> None:
-        self.use = use
+    def __init__(self, ref: PackRef, records: bytes) -> None:
+        self.ref = ref
         self._records = records
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ class PackWriter:
         """Forgets the current block; the next one is written in its place."""
         self._end = self._begin
 
-    def finish(self, name: str) -> PackUse:
+    def finish(self, name: str) -> PackRef:
         """Writes the index; the contents are durable on return."""
         records = bytes(self._records)
         digest = hashlib.sha256(records)
@@ -133,7 +133,7 @@ class PackWriter:
         self._files.sync(self._descriptor)
         # The copy must not push out of memory what a server needs.
         os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        return PackUse(name, self._end, digest.hexdigest())
+        return PackRef(name, self._end, digest.hexdigest())
 
     def _append(self, data: bytes | memoryview) -> None:
         self._files.write(self._descriptor, data, self._end)
@@ -147,14 +147,14 @@ class PackReader:
     """An open pack."""
 
     def __init__(self, path: Path) -> None:
-        """Opens a pack and reads its index. Raises `Damaged`."""
+        """Opens a pack and reads its index. Raises `BackupDamaged`."""
         self._path = path
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise Damaged(f"{path} is missing") from None
+            raise BackupDamaged(f"{path} is missing") from None
         except OSError as error:
-            raise Damaged(f"{path} cannot be read: {error.strerror}") from error
+            raise BackupDamaged(f"{path} cannot be read: {error.strerror}") from error
         try:
             self.index = self._read_index()
         except BaseException:
@@ -171,23 +171,23 @@ class PackReader:
         length = os.fstat(self._descriptor).st_size
         footer_at = length - _FOOTER.size
         if footer_at < len(_MAGIC):
-            raise Damaged(f"{self._path} is too short")
+            raise BackupDamaged(f"{self._path} is too short")
         index_length, digest, magic = _FOOTER.unpack(self._read(footer_at, _FOOTER.size))
         if magic != _MAGIC or index_length > footer_at - len(_MAGIC) or index_length % _RECORD.size:
-            raise Damaged(f"{self._path} has no index")
+            raise BackupDamaged(f"{self._path} has no index")
         records = self._read(footer_at - index_length, index_length)
         if hashlib.sha256(records).digest() != digest:
-            raise Damaged(f"the index of {self._path} does not match its checksum")
-        return PackIndex(PackUse(self._path.stem, length, digest.hex()), records)
+            raise BackupDamaged(f"the index of {self._path} does not match its checksum")
+        return PackIndex(PackRef(self._path.stem, length, digest.hex()), records)
 
-    def require(self, use: PackUse) -> None:
-        """Raises `Damaged` if this is not the pack that a point refers to."""
-        if self.index.use != use:
-            raise Damaged(f"{self._path} is not the file that the point refers to")
+    def require(self, ref: PackRef) -> None:
+        """Raises `BackupDamaged` if this is not the pack that a point refers to."""
+        if self.index.ref != ref:
+            raise BackupDamaged(f"{self._path} is not the file that the point refers to")
 
     def parts(self, block: Block) -> Iterator[bytes]:
-        """Yields the bytes of a block in parts. At the end raises `Damaged` if they do not match
-        their checksum."""
+        """Yields the bytes of a block in parts. At the end raises `BackupDamaged` if they do not
+        match their checksum."""
         sha256 = hashlib.sha256()
         at, end = block.offset, block.offset + block.length
         while at < end:
@@ -196,16 +196,16 @@ class PackReader:
             at += len(part)
             yield part
         if sha256.digest() != block.sha256:
-            raise Damaged(f"{self._path} is damaged at {block.offset}")
+            raise BackupDamaged(f"{self._path} is damaged at {block.offset}")
 
     def verify(self) -> None:
-        """Raises `Damaged` if any byte was changed."""
+        """Raises `BackupDamaged` if any byte was changed."""
         if self._read(0, len(_MAGIC)) != _MAGIC:
-            raise Damaged(f"{self._path} is not a pack")
+            raise BackupDamaged(f"{self._path} is not a pack")
         at = len(_MAGIC)
         for block in self.index:
             if block.offset != at:
-                raise Damaged(f"{self._path} has a wrong index")
+                raise BackupDamaged(f"{self._path} has a wrong index")
             at += block.length
             for _ in self.parts(block):
                 pass
@@ -216,9 +216,9 @@ class PackReader:
             try:
                 part = os.pread(self._descriptor, length, offset)
             except OSError as error:
-                raise Damaged(f"{self._path} cannot be read: {error.strerror}") from error
+                raise BackupDamaged(f"{self._path} cannot be read: {error.strerror}") from error
             if not part:
-                raise Damaged(f"{self._path} ends at {offset}")
+                raise BackupDamaged(f"{self._path} ends at {offset}")
             parts.append(part)
             offset, length = offset + len(part), length - len(part)
         return b"".join(parts)

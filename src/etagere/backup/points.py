@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from etagere.backup.packs import Damaged, PackUse
+from etagere.backup.packs import BackupDamaged, PackRef
 
 VERSION = 1
 
@@ -16,25 +16,25 @@ class ChunkRun(msgspec.Struct, frozen=True, array_like=True):
     """Successive chunks of the ledger that are in the same pack."""
 
     pack: int
-    """The number of the pack in `LedgerUse.packs`."""
+    """The number of the pack in `LedgerRef.packs`."""
     first: int
     count: int
 
 
-class LedgerUse(msgspec.Struct, frozen=True):
+class LedgerRef(msgspec.Struct, frozen=True):
     """Where the ledger of a point is."""
 
     length: int
     chunk_bytes: int
-    packs: tuple[PackUse, ...]
+    packs: tuple[PackRef, ...]
     runs: tuple[ChunkRun, ...]
 
 
-class SegmentUse(msgspec.Struct, frozen=True):
+class SegmentRef(msgspec.Struct, frozen=True):
     """Where the extents of a segment are that a point needs."""
 
     number: int
-    packs: tuple[PackUse, ...]
+    packs: tuple[PackRef, ...]
 
 
 class LostExtent(msgspec.Struct, frozen=True):
@@ -60,8 +60,8 @@ class Point(msgspec.Struct, frozen=True):
     """The version of the program."""
     schema: int
     """The schema of the ledger."""
-    ledger: LedgerUse
-    segments: tuple[SegmentUse, ...]
+    ledger: LedgerRef
+    segments: tuple[SegmentRef, ...]
     extents: int
     extent_bytes: int
     added_bytes: int
@@ -85,20 +85,20 @@ def encode(point: Point) -> bytes:
 
 
 def read(path: Path) -> Point:
-    """Reads a manifest. Raises `Damaged`."""
+    """Reads a manifest. Raises `BackupDamaged`."""
     try:
         text, _, checksum = path.read_bytes().partition(b"\n")
     except OSError as error:
-        raise Damaged(f"{path} cannot be read: {error.strerror}") from error
+        raise BackupDamaged(f"{path} cannot be read: {error.strerror}") from error
     if checksum.strip() != hashlib.sha256(text).hexdigest().encode():
-        raise Damaged(f"{path} does not match its checksum")
+        raise BackupDamaged(f"{path} does not match its checksum")
     try:
         version = msgspec.json.decode(text, type=_Version).version
         if version > VERSION:
-            raise Damaged(f"{path} was written by a newer version of etagere")
+            raise BackupDamaged(f"{path} was written by a newer version of etagere")
         point = msgspec.json.decode(text, type=Point)
     except msgspec.MsgspecError as error:
-        raise Damaged(f"{path} is not a manifest: {error}") from error
+        raise BackupDamaged(f"{path} is not a manifest: {error}") from error
     if point.name != path.stem:
-        raise Damaged(f"{path} is the manifest of {point.name}")
+        raise BackupDamaged(f"{path} is the manifest of {point.name}")
     return point

@@ -20,7 +20,7 @@ from pathlib import Path
 from etagere import directories
 from etagere.backup import points
 from etagere.backup.files import Files
-from etagere.backup.packs import Damaged, PackReader, PackUse
+from etagere.backup.packs import BackupDamaged, PackReader, PackRef
 from etagere.backup.points import Point
 
 LOCK_NAME = "etagere-backup.lock"
@@ -50,15 +50,15 @@ class Repository:
 
     # Points
 
-    def points(self) -> tuple[list[Point], list[Damaged]]:
+    def points(self) -> tuple[list[Point], list[BackupDamaged]]:
         """Returns the points in the order in which they were taken, and what is wrong with
         manifests that cannot be read."""
         found: list[Point] = []
-        damages: list[Damaged] = []
+        damages: list[BackupDamaged] = []
         for name in _names(self._points, _POINT_SUFFIX):
             try:
                 found.append(points.read(self._point_path(name)))
-            except Damaged as damage:
+            except BackupDamaged as damage:
                 damages.append(damage)
         return sorted(found, key=lambda point: point.sequence), damages
 
@@ -110,13 +110,13 @@ class Repository:
     def _is_restorable(self, point: Point) -> bool:
         """Returns whether a point lacks nothing, as far as the indexes of its packs tell."""
         try:
-            for use in point.ledger.packs:
-                with self.open_ledger_pack(use):
+            for ref in point.ledger.packs:
+                with self.open_ledger_pack(ref):
                     pass
-            for use in (use for segment in point.segments for use in segment.packs):
-                with self.open_segment_pack(use):
+            for ref in (ref for segment in point.segments for ref in segment.packs):
+                with self.open_segment_pack(ref):
                     pass
-        except Damaged:
+        except BackupDamaged:
             return False
         return not point.lost
 
@@ -158,25 +158,25 @@ class Repository:
         self._sweep_ledger()
         found, damages = self.points()
         if not damages:
-            used = [use for point in found for segment in point.segments for use in segment.packs]
+            used = [ref for point in found for segment in point.segments for ref in segment.packs]
             self._sweep(self.segments, used)
 
     def _sweep_ledger(self) -> None:
         found, damages = self.points()
         if not damages:
-            self._sweep(self.ledger, [use for point in found for use in point.ledger.packs])
+            self._sweep(self.ledger, [ref for point in found for ref in point.ledger.packs])
 
-    def _sweep(self, folder: Path, used: Iterable[PackUse]) -> None:
-        kept = {use.name for use in used}
+    def _sweep(self, folder: Path, used: Iterable[PackRef]) -> None:
+        kept = {ref.name for ref in used}
         for name in _names(folder, _PACK_SUFFIX):
             if name not in kept:
                 self.files.unlink(folder / f"{name}{_PACK_SUFFIX}")
 
-    def open_ledger_pack(self, use: PackUse) -> PackReader:
-        return _opened(self.ledger_pack(use.name), use)
+    def open_ledger_pack(self, ref: PackRef) -> PackReader:
+        return _open_pack(self.ledger_pack(ref.name), ref)
 
-    def open_segment_pack(self, use: PackUse) -> PackReader:
-        return _opened(self.segment_pack(use.name), use)
+    def open_segment_pack(self, ref: PackRef) -> PackReader:
+        return _open_pack(self.segment_pack(ref.name), ref)
 
 
 def segment_identity(number: int, owner: bytes) -> str:
@@ -229,11 +229,11 @@ def _lock(descriptor: int, directory: Path, kind: int) -> None:
         raise CannotBackUp(f"another etagere process uses the backup {directory}") from None
 
 
-def _opened(path: Path, use: PackUse) -> PackReader:
+def _open_pack(path: Path, ref: PackRef) -> PackReader:
     reader = PackReader(path)
     with contextlib.ExitStack() as on_failure:
         on_failure.push(reader)
-        reader.require(use)
+        reader.require(ref)
         on_failure.pop_all()
     return reader
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from etagere.backup import points
 from etagere.backup.files import Files
 from etagere.backup.ledgers import write_ledger
-from etagere.backup.packs import Damaged, PackReader
+from etagere.backup.packs import BackupDamaged, PackReader
 from etagere.backup.points import Point
 from etagere.backup.repository import CannotBackUp, Repository
 from etagere.backup.segments import SegmentExtents, find_extent, read_extents
@@ -27,9 +27,10 @@ from etagere.engine.snapshots import LedgerFile, Progress
 from etagere.model.bodies import Extent, SegmentState
 
 PARTIAL_NAME = "restore.partial"
-"""The subdirectory that a point is restored to,"""
+"""The subdirectory that a point is restored to."""
 INSTALLING_NAME = "restore.installing"
-"""and its name while its contents are moved to their places. It is empty in the end."""
+"""The name of that subdirectory while its contents are moved to their places. It is empty in the
+end."""
 _MANIFEST_NAME = "point.json"
 """The manifest in it, added when the rest is complete, and removed when that is installed."""
 _COPY_BYTES = 1 * MIB
@@ -90,8 +91,8 @@ def restore(
     progress: Progress,
     files: Files | None = None,
 ) -> None:
-    """Restores a point to a directory that is locked and may be used. Raises `Damaged` if a part of
-    the point is missing or damaged, and `OSError`; then the directory contains what it did
+    """Restores a point to a directory that is locked and may be used. Raises `BackupDamaged` if a
+    part of the point is missing or damaged, and `OSError`; then the directory contains what it did
     before."""
     files = files or Files()
     partial, installing = directory / PARTIAL_NAME, directory / INSTALLING_NAME
@@ -167,7 +168,7 @@ class _SegmentWriter:
         self._repository = repository
         self._directory = directory
         self._ledger = file
-        self._uses = {segment.number: segment for segment in point.segments}
+        self._refs = {segment.number: segment for segment in point.segments}
         self._lost = {(lost.segment, lost.offset) for lost in point.lost}
         self._total_bytes = point.extent_bytes
         self._done_bytes = 0
@@ -208,7 +209,7 @@ class _SegmentWriter:
             while done < length:
                 data = os.pread(reading, min(_COPY_BYTES, length - done), source[1] + done)
                 if not data:
-                    raise Damaged(f"segment {source[0]} ends at {source[1] + done}")
+                    raise BackupDamaged(f"segment {source[0]} ends at {source[1] + done}")
                 self._files.write(writing, data, target[1] + done)
                 done += len(data)
 
@@ -228,10 +229,10 @@ class _SegmentWriter:
         try:
             self._files.truncate(descriptor, self._length(segment.number))
             with ExitStack() as opened:
-                use = self._uses.get(segment.number)
+                ref = self._refs.get(segment.number)
                 packs = [
                     opened.enter_context(self._repository.open_segment_pack(pack))
-                    for pack in (use.packs if use is not None else ())
+                    for pack in (ref.packs if ref is not None else ())
                 ]
                 for offset, extent in segment.extents:
                     if (segment.number, offset) not in self._lost:
@@ -254,7 +255,9 @@ class _SegmentWriter:
                     at += len(part)
                 return
         directory = self._repository.directory
-        raise Damaged(f"{directory} lacks {extent.length} bytes of segment {number} at {offset}")
+        raise BackupDamaged(
+            f"{directory} lacks {extent.length} bytes of segment {number} at {offset}"
+        )
 
     def _length(self, number: int) -> int:
         """Returns the length of a segment: behind its last extent, dead or alive, if the process

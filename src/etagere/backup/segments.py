@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from etagere.backup.ledgers import PACKS_MAX
-from etagere.backup.packs import Block, Damaged, PackIndex, PackReader, PackUse, PackWriter
-from etagere.backup.points import LostExtent, SegmentUse
+from etagere.backup.packs import BackupDamaged, Block, PackIndex, PackReader, PackRef, PackWriter
+from etagere.backup.points import LostExtent, SegmentRef
 from etagere.backup.repository import Repository, segment_identity
 from etagere.bodies.contents import EXTENTS, SEGMENTS
 from etagere.bodies.segment_files import segment_path
@@ -56,7 +56,7 @@ def read_extents(ledger: LedgerFile) -> Iterator[SegmentExtents]:
 class Copied(NamedTuple):
     """The extents of a segment that a backup has and lacks."""
 
-    packs: list[PackUse]
+    packs: list[PackRef]
     """Those that have some of the extents."""
     missing: list[tuple[int, Extent]]
 
@@ -72,7 +72,7 @@ def compare(repository: Repository, segment: SegmentExtents, names: list[str]) -
         try:
             with PackReader(repository.segment_pack(name)) as pack:
                 indexes.append(pack.index)
-        except Damaged:
+        except BackupDamaged:
             continue  # the extents are copied again
     # Many small packs are replaced by one.
     indexes = sorted(indexes, key=len, reverse=True)[:PACKS_MAX]
@@ -85,7 +85,7 @@ def compare(repository: Repository, segment: SegmentExtents, names: list[str]) -
                 break
         else:
             missing.append((offset, extent))
-    return Copied([indexes[number].use for number in sorted(used)], missing)
+    return Copied([indexes[number].ref for number in sorted(used)], missing)
 
 
 def find_extent(index: PackIndex, offset: int, extent: Extent) -> Block | None:
@@ -106,22 +106,22 @@ class SegmentCopier:
         self.lost: list[LostExtent] = []
         self.added_bytes = 0
 
-    def copy(self, segment: SegmentExtents, copied: Copied, names: list[str]) -> SegmentUse:
+    def copy(self, segment: SegmentExtents, copied: Copied, names: list[str]) -> SegmentRef:
         """Copies the missing extents of a segment to a new pack. `names` are the packs that the
         segment has."""
         packs = list(copied.packs)
         if copied.missing:
             numbers = [int(name.rpartition("-")[2]) for name in names]
             name = f"{segment.identity}-{max(numbers, default=0) + 1:04}"
-            use = self._copy_missing(segment.number, copied.missing, name)
-            if use is not None:
-                packs.append(use)
-                self.added_bytes += use.length
-        return SegmentUse(segment.number, tuple(packs))
+            ref = self._copy_missing(segment.number, copied.missing, name)
+            if ref is not None:
+                packs.append(ref)
+                self.added_bytes += ref.length
+        return SegmentRef(segment.number, tuple(packs))
 
     def _copy_missing(
         self, number: int, missing: list[tuple[int, Extent]], name: str
-    ) -> PackUse | None:
+    ) -> PackRef | None:
         files = self._repository.files
         temporary = self._repository.temporary / "segment.pack"
         source = self._open(number)
@@ -137,15 +137,15 @@ class SegmentCopier:
                         self.lost.append(lost)
                     else:
                         writer.end_block()
-                use = writer.finish(name) if len(writer) else None
+                ref = writer.finish(name) if len(writer) else None
         finally:
             if source is not None:
                 os.close(source)
-        if use is None:
+        if ref is None:
             files.unlink(temporary)
         else:
             files.rename(temporary, self._repository.segment_pack(name))
-        return use
+        return ref
 
     def _open(self, number: int) -> int | None:
         try:

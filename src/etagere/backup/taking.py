@@ -14,7 +14,7 @@ import etagere
 from etagere.backup import points, restoring
 from etagere.backup.files import Files
 from etagere.backup.ledgers import add_ledger
-from etagere.backup.points import LedgerUse, Point, SegmentUse
+from etagere.backup.points import LedgerRef, Point, SegmentRef
 from etagere.backup.repository import CannotBackUp, NoSpace, Repository, locked_for_writing
 from etagere.backup.segments import SegmentCopier, compare, read_extents
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
@@ -33,7 +33,7 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 class _Extents(NamedTuple):
     """The extents of a point, in the backup."""
 
-    segments: tuple[SegmentUse, ...]
+    segments: tuple[SegmentRef, ...]
     extents: int
     extent_bytes: int
 
@@ -56,10 +56,10 @@ def take(
         raise CannotBackUp(str(error)) from error
     _require_apart(directory, target)
     with locked_for_writing(target, files) as repository:
-        taking = _Taking(directory, repository, progress, now, full=full)
+        taker = _PointTaker(directory, repository, progress, now, full=full)
         try:
             repository.prepare()
-            point = taking.run()
+            point = taker.run()
             repository.clear_temporary()
             repository.sweep()
             return point
@@ -70,7 +70,7 @@ def take(
         except ledger.DatabaseError as error:
             raise CannotBackUp(f"the ledger in {directory} was not copied: {error}") from error
         except OSError as error:
-            # What has no name was being written.
+            # An error without a file name comes from a write to the backup.
             where = error.filename or target
             kind = NoSpace if error.errno in _NO_SPACE else CannotBackUp
             raise kind(f"no backup was taken: {where}: {error.strerror}") from error
@@ -80,8 +80,8 @@ def take(
                 repository.clear_temporary()
 
 
-class _Taking:
-    """A backup in progress."""
+class _PointTaker:
+    """Takes one point."""
 
     def __init__(
         self,
@@ -148,21 +148,21 @@ class _Taking:
                 missing[segment.number] = copied.missing_bytes
         pin.narrow(missing)
         existing = repository.segment_packs()
-        uses: list[SegmentUse] = []
+        refs: list[SegmentRef] = []
         done, total = 0, sum(missing.values())
         count = length = 0
         for segment in read_extents(file):
             self._require_space(missing.get(segment.number, 0))
             copied = compare(repository, segment, names.get(segment.identity, []))
-            uses.append(copier.copy(segment, copied, existing.get(segment.identity, [])))
+            refs.append(copier.copy(segment, copied, existing.get(segment.identity, [])))
             pin.release(segment.number)
             count += len(segment.extents)
             length += sum(extent.length for _, extent in segment.extents)
             done += missing.get(segment.number, 0)
             self._progress("segments", done, total)
-        return _Extents(tuple(uses), count, length)
+        return _Extents(tuple(refs), count, length)
 
-    def _add_ledger(self, copy: Path, name: str, last: Point | None) -> tuple[LedgerUse, int]:
+    def _add_ledger(self, copy: Path, name: str, last: Point | None) -> tuple[LedgerRef, int]:
         self._require_space(0)
         return add_ledger(self._repository, copy, name, last, self._progress)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from etagere.backup.packs import Damaged, PackIndex, PackReader, PackUse
-from etagere.backup.points import LedgerUse, Point
+from etagere.backup.packs import BackupDamaged, PackIndex, PackReader, PackRef
+from etagere.backup.points import LedgerRef, Point
 from etagere.backup.repository import Repository
 from etagere.engine.snapshots import Progress
 
@@ -32,12 +32,12 @@ def verify(repository: Repository, progress: Progress) -> Verified:
     damages: dict[str, list[str]] = {}
     for point in points:
         found = damages[point.name] = []
-        for use in point.ledger.packs:
-            found += packs.verify(use, repository.open_ledger_pack)
+        for ref in point.ledger.packs:
+            found += packs.verify(ref, repository.open_ledger_pack)
         found += _missing_chunks(repository, point.ledger, packs)
         for segment in point.segments:
-            for use in segment.packs:
-                found += packs.verify(use, repository.open_segment_pack)
+            for ref in segment.packs:
+                found += packs.verify(ref, repository.open_segment_pack)
     return Verified(points, damages, [str(damage) for damage in unreadable], packs.bytes_read)
 
 
@@ -45,39 +45,39 @@ class _Packs:
     """The packs of all points, each of which is read once."""
 
     def __init__(self, points: list[Point], progress: Progress) -> None:
-        uses = {use for point in points for use in point.ledger.packs}
-        uses |= {use for point in points for one in point.segments for use in one.packs}
-        self._total = sum(use.length for use in uses)
+        refs = {ref for point in points for ref in point.ledger.packs}
+        refs |= {ref for point in points for one in point.segments for ref in one.packs}
+        self._total = sum(ref.length for ref in refs)
         self._progress = progress
-        self._damages: dict[PackUse, list[str]] = {}
+        self._damages: dict[PackRef, list[str]] = {}
         self.bytes_read = 0
 
-    def verify(self, use: PackUse, open_pack: Callable[[PackUse], PackReader]) -> list[str]:
-        if use not in self._damages:
-            self._damages[use] = []
+    def verify(self, ref: PackRef, open_pack: Callable[[PackRef], PackReader]) -> list[str]:
+        if ref not in self._damages:
+            self._damages[ref] = []
             try:
-                with open_pack(use) as pack:
+                with open_pack(ref) as pack:
                     pack.verify()
-            except Damaged as damage:
-                self._damages[use].append(str(damage))
-            self.bytes_read += use.length
+            except BackupDamaged as damage:
+                self._damages[ref].append(str(damage))
+            self.bytes_read += ref.length
             self._progress("packs", self.bytes_read, self._total)
-        return self._damages[use]
+        return self._damages[ref]
 
-    def is_damaged(self, use: PackUse) -> bool:
-        return bool(self._damages[use])
+    def is_damaged(self, ref: PackRef) -> bool:
+        return bool(self._damages[ref])
 
 
-def _missing_chunks(repository: Repository, ledger: LedgerUse, packs: _Packs) -> list[str]:
+def _missing_chunks(repository: Repository, ledger: LedgerRef, packs: _Packs) -> list[str]:
     """Compares the chunks that the ledger consists of with the indexes of its packs."""
     length = 0
     indexes: dict[int, PackIndex] = {}
     for run in ledger.runs:
-        use = ledger.packs[run.pack]
-        if packs.is_damaged(use):
+        ref = ledger.packs[run.pack]
+        if packs.is_damaged(ref):
             return []
         if run.pack not in indexes:
-            with repository.open_ledger_pack(use) as pack:
+            with repository.open_ledger_pack(ref) as pack:
                 indexes[run.pack] = pack.index
         for number in range(run.first, run.first + run.count):
             block = indexes[run.pack].find(number)

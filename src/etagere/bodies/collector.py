@@ -22,6 +22,7 @@ from awscrt.checksums import crc64nvme
 
 from etagere.bodies.contents import COUNTERS, DEAD_TOTALS, EXTENTS, SEGMENTS, UNCOUNTED_DEAD
 from etagere.bodies.reaping import Flatten, flatten
+from etagere.bodies.segment_backend import SegmentBackend
 from etagere.bodies.segment_records import read_all
 from etagere.bodies.segments import (
     SEGMENT_NUMBERS,
@@ -37,7 +38,6 @@ from etagere.bodies.segments import (
     retire_segment,
     seal,
 )
-from etagere.bodies.storage import SegmentStorage
 from etagere.bodies.writing import Reservations
 from etagere.config import Config
 from etagere.coordination.interface import Coordinator
@@ -71,7 +71,7 @@ class CollectedStore(Protocol):
     def coordinator(self) -> Coordinator: ...
 
     @property
-    def storage(self) -> SegmentStorage: ...
+    def storage(self) -> SegmentBackend: ...
 
     async def maintain(self) -> None:
         """Maintains the segments of this process."""

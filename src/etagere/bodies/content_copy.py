@@ -102,7 +102,7 @@ class ContentCopier:
 
     async def copy(self, contents: Sequence[Content], pieces: Sequence[Piece] = ()) -> None:
         """Copies contents, each with one more holder, and the extents of pieces that are held
-        directly. Raises `MissingRecord`, `Damaged` or `Fault`."""
+        directly. Raises `MissingRecord`, `ExtentsDamaged` or `Fault`."""
         await self._extents.copy(self._source, pieces)
         self._extents.add_references(pieces)
         first = self._count_holders(contents)

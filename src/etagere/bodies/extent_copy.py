@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from awscrt.checksums import crc64nvme
 
 from etagere.bodies.contents import EXTENTS, MOVES
-from etagere.bodies.storage import SegmentStorage
-from etagere.bodies.transfer import Damaged, DamagedExtent
-from etagere.bodies.writing import Reservations, SegmentStore
+from etagere.bodies.segment_backend import SegmentBackend
+from etagere.bodies.transfer import DamagedExtent, ExtentsDamaged
+from etagere.bodies.writing import Reservations, SegmentAppender
 from etagere.config import MIB
 from etagere.engine.records import ENCODE, Collection, Span
 from etagere.model.bodies import Extent, Piece
@@ -75,8 +75,8 @@ class ExtentCopier:
 
     def __init__(
         self,
-        storage: SegmentStorage,
-        target: SegmentStore[Any],
+        storage: SegmentBackend,
+        target: SegmentAppender[Any],
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         """`progress` is called with the number of bytes that were copied so far."""
@@ -91,8 +91,8 @@ class ExtentCopier:
         self.copied_extents = 0
 
     async def copy(self, source: RecordSource, pieces: Iterable[Piece]) -> None:
-        """Copies the extents of pieces, unless that was done before. Raises `Damaged` if bytes are
-        missing or do not match their checksum, and `Fault`."""
+        """Copies the extents of pieces, unless that was done before. Raises `ExtentsDamaged` if
+        bytes are missing or do not match their checksum, and `Fault`."""
         missing = sorted({piece.extent for piece in pieces}.difference(self._copied))
         if not missing:
             return
@@ -120,7 +120,7 @@ class ExtentCopier:
             async for data in stored:
                 (segment, offset), origin, extent = next(rest)
                 if len(data) != extent.length or extent.crc not in (None, crc64nvme(data)):
-                    raise Damaged([DamagedExtent(segment, offset, extent.length)])
+                    raise ExtentsDamaged([DamagedExtent(segment, offset, extent.length)])
                 reserved = await reservations.write(data)
                 place = reserved.segment.number, reserved.offset
                 self._copied[origin] = CopiedExtent(place, extent)
@@ -185,7 +185,8 @@ def _portions(found: Iterable[_SourceExtent]) -> Iterator[list[_SourceExtent]]:
 
 
 def _find_extents(source: RecordSource, origins: Sequence[Place]) -> list[_SourceExtent]:
-    """Returns extents in the order of their current places. Raises `Damaged` if one is missing."""
+    """Returns extents in the order of their current places. Raises `ExtentsDamaged` if one is
+    missing."""
     keys = [MOVES.pack(origin) for origin in origins]
     moves = source.find(MOVES, keys)
     places: dict[bytes, Place] = {}
@@ -198,7 +199,7 @@ def _find_extents(source: RecordSource, origins: Sequence[Place]) -> list[_Sourc
     stored = source.find(EXTENTS, list(places))
     missing = [EXTENTS.unpack(key) for key in places if key not in stored]
     if missing:
-        raise Damaged([DamagedExtent(*place, 0) for place in missing])
+        raise ExtentsDamaged([DamagedExtent(*place, 0) for place in missing])
     return sorted(
         _SourceExtent(EXTENTS.unpack(key), places[key], EXTENTS.decode(value))
         for key, value in stored.items()

@@ -114,7 +114,7 @@ class DamagedExtent(NamedTuple):
     length: int
 
 
-class Damaged(Exception):
+class ExtentsDamaged(Exception):
     """Some extents are damaged."""
 
     def __init__(self, extents: Sequence[DamagedExtent]) -> None:
@@ -196,7 +196,8 @@ class Transfer:
         self._last_number = packer.last_number
 
     async def run(self, source: Source, progress: Callable[[int, int], None]) -> Transferred:
-        """Copies everything. Raises `Damaged` after all else was copied, `Fault` or `OSError`."""
+        """Copies everything. Raises `ExtentsDamaged` after all else was copied, `Fault` or
+        `OSError`."""
         try:
             async with asyncio.TaskGroup() as copies:
                 for portion in self.portions():
@@ -206,7 +207,7 @@ class Transfer:
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
         if self._damaged:
-            raise Damaged(sorted(self._damaged))
+            raise ExtentsDamaged(sorted(self._damaged))
         self._load_rows()
         self._load_segments()
         return Transferred(self._extents, self.total_bytes, len(self._stored), self._moved)

@@ -35,7 +35,7 @@ class Reserved(NamedTuple, Generic[S]):
     length: int
 
 
-class SegmentStore(Protocol[S]):
+class SegmentAppender(Protocol[S]):
     """The part of a body store that uploads and the collector write to."""
 
     small_bytes_max: int
@@ -86,7 +86,7 @@ class SegmentStore(Protocol[S]):
 class Reservations(Generic[S]):
     """Space in segments that an upload has reserved. It is not collected until it is released."""
 
-    def __init__(self, store: SegmentStore[S], *, reclaims: bool = False) -> None:
+    def __init__(self, store: SegmentAppender[S], *, reclaims: bool = False) -> None:
         self.store = store
         self._reclaims = reclaims
         self._reserved: list[Reserved[S]] = []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import base64
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from etagere.cli import CLEAN, CommandError, account_move, settings_of
 from etagere.cli.stores import Store, open_store
+from etagere.cli.verbs import Verbs
 from etagere.engine.interface import Refused
 from etagere.errors import Refusal
 from etagere.model.accounts import (
@@ -28,11 +28,10 @@ from etagere.operations.delegation import revoke_delegation_keys
 from etagere.rules.accounts import KEY_NUMBERS, check_account_name
 from etagere.rules.dates import format_instant
 from etagere.settings import Settings
-from etagere.settings.loading import add_arguments as add_settings
 from etagere.settings.values import ACCOUNT_NAME_LENGTH_MAX, ACCOUNT_NAME_LENGTH_MIN, decode_key
 
 if TYPE_CHECKING:
-    from etagere.cli.cells import CommandMap
+    from etagere.cli.account_map import CommandAccountMap
     from etagere.model.cells import AccountMove
 
 NAME = "account"
@@ -61,7 +60,6 @@ etagere account claim mine                # corrects the account map
 etagere account remove mine
 etagere account move mine --config east.toml --to west.toml"""
 
-_DESCRIPTION_COLUMNS = 92
 _PAGE = 1_000
 _MESSAGES = {
     "AccountAlreadyExists": "account {name} already exists",
@@ -79,34 +77,24 @@ _MESSAGES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-
-    def verb(
-        name: str,
-        act: Callable[[argparse.Namespace, Settings], str],
-        summary: str,
-        more: str,
-        *settings: str,
-    ) -> argparse.ArgumentParser:
-        (example,) = (line for line in EXAMPLES.splitlines() if f"account {name}" in line)
-        description = textwrap.fill(f"{summary.capitalize()}. {more}", _DESCRIPTION_COLUMNS)
-        added = verbs.add_parser(
-            name, help=summary, description=description, epilog=f"example:\n  {example}"
-        )
-        add_settings(added, "data", "engine", "account_map", "cell", *settings)
-        added.set_defaults(act=act)
-        return added
-
-    add = verb("add", _add, "add an account", "The data directory is created if it does not exist.")
+    verbs: Verbs[Callable[[argparse.Namespace, Settings], str]] = Verbs(
+        parser, NAME, EXAMPLES, "data", "engine", "account_map", "cell"
+    )
+    add = verbs.add(
+        "add",
+        _add,
+        "add an account",
+        "The data directory, or the ledger of a cluster, is created if it does not exist.",
+    )
     add.add_argument("name", metavar="NAME", help="3 to 24 lowercase letters and digits")
     visible = "other users of this machine may see it while the command runs"
     add.add_argument("--key", metavar="KEY", help=f"key 1, in base64 (default: random); {visible}")
     add.add_argument("--key2", metavar="KEY", help="key 2, likewise")
-    shown = verb(
+    shown = verbs.add(
         "list", _list, "list the accounts", "Accounts that are defined by settings are not listed."
     )
     shown.add_argument("--show-keys", action="store_true", help="show the keys, which are secret")
-    rotate = verb(
+    rotate = verbs.add(
         "rotate",
         _rotate,
         "replace a key with a random one",
@@ -117,14 +105,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rotate.add_argument(
         "number", metavar="1|2", nargs="?", default="1", help="which key (default: 1)"
     )
-    revoke = verb(
+    revoke = verbs.add(
         "revoke-delegation-keys",
         _revoke,
         "revoke the user delegation keys of an account",
         "The server refuses every shared access signature that was signed with one of them.",
     )
     revoke.add_argument("name", metavar="NAME", help="the account, which may be in the settings")
-    claim = verb(
+    claim = verbs.add(
         "claim",
         _claim,
         "record in the account map that an account is in this cell",
@@ -132,11 +120,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "restored from a backup, or two cells have an account of the same name.",
     )
     claim.add_argument("name", metavar="NAME", help="the account")
-    remove = verb(
+    remove = verbs.add(
         "remove", _remove, "remove an account", "The server refuses its keys from then on."
     )
     remove.add_argument("name", metavar="NAME", help="the account")
-    move = verb(
+    move = verbs.add(
         "move", account_move.act, account_move.SUMMARY, account_move.MORE, *account_move.SETTINGS
     )
     account_move.add_arguments(move)
@@ -158,7 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
 def require_not_elsewhere(name: str, settings: Settings) -> None:
     """Raises `CommandError` if an account is in another cell."""
     if settings.account_map is not None:
-        from etagere.cli.cells import require_not_elsewhere  # noqa: PLC0415
+        from etagere.cli.account_map import require_not_elsewhere  # noqa: PLC0415
 
         require_not_elsewhere(name, settings)
 
@@ -177,7 +165,7 @@ def _command_error(refusal: Refusal, name: str) -> CommandError:
 
 def _add(arguments: argparse.Namespace, settings: Settings) -> str:
     keys = (_key("--key", arguments.key), _key("--key2", arguments.key2))
-    with _opened(settings, make=True) as (store, account_map):
+    with _open_with_map(settings, create=True) as (store, account_map):
         if account_map is not None:
             account_map.claim(arguments.name, store)
         store.write(add_account, AddAccount(arguments.name, *keys))
@@ -194,13 +182,15 @@ def _key(flag: str, text: str | None) -> bytes:
 
 
 @contextmanager
-def _opened(settings: Settings, *, make: bool = False) -> Iterator[tuple[Store, CommandMap | None]]:
+def _open_with_map(
+    settings: Settings, *, create: bool = False
+) -> Iterator[tuple[Store, CommandAccountMap | None]]:
     """Opens the store, and the account map if there is one."""
-    with open_store(settings, make=make) as store:
+    with open_store(settings, create=create) as store:
         if settings.engine is None:
             yield store, None
             return
-        from etagere.cli.cells import open_map  # noqa: PLC0415
+        from etagere.cli.account_map import open_map  # noqa: PLC0415
 
         with open_map(settings, store) as account_map:
             yield store, account_map
@@ -273,7 +263,7 @@ def _revoke(arguments: argparse.Namespace, settings: Settings) -> str:
 
 def _remove(arguments: argparse.Namespace, settings: Settings) -> str:
     name: str = arguments.name
-    with _opened(settings) as (store, account_map):
+    with _open_with_map(settings) as (store, account_map):
         if account_map is None:
             store.write(remove_account, RemoveAccount(name))
         else:
@@ -283,14 +273,14 @@ def _remove(arguments: argparse.Namespace, settings: Settings) -> str:
 
 def _claim(arguments: argparse.Namespace, settings: Settings) -> str:
     name: str = arguments.name
-    with _opened(settings) as (store, account_map):
+    with _open_with_map(settings) as (store, account_map):
         if account_map is None:
             raise CommandError("set --account-map and --cell: without them, there is only one cell")
         account_map.claim_from_others(name, store)
     return f"account {name} is in cell {settings.cell}"
 
 
-def _remove_from_cell(name: str, store: Store, account_map: CommandMap) -> None:
+def _remove_from_cell(name: str, store: Store, account_map: CommandAccountMap) -> None:
     """Removes an account of this cell. If the map names another cell, two cells had an account of
     this name, and the entry in the map is that of the other one."""
     is_mapped_here = account_map.cell_of(name) == account_map.cell

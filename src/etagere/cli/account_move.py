@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Final
 
-from etagere.bodies.transfer import Damaged
+from etagere.bodies.transfer import ExtentsDamaged
 from etagere.cli import CommandError, notify
 from etagere.cli.progress import ProgressBar
 from etagere.data_directory import CannotUse
@@ -68,9 +68,9 @@ def act(arguments: argparse.Namespace, settings: Settings) -> str:
     try:
         with optional_dependencies():
             from etagere.node import account_move  # noqa: PLC0415
-        cells = account_move.cells_of(settings, target)
+        endpoints = account_move.endpoints_of(settings, target)
         if arguments.cancel:
-            account_move.cancel_move(name, cells)
+            account_move.cancel_move(name, endpoints)
             return f"account {name} stays in cell {settings.cell}"
         with ProgressBar(sys.stderr) as bar:
 
@@ -80,25 +80,25 @@ def act(arguments: argparse.Namespace, settings: Settings) -> str:
 
             moved = account_move.move_account(
                 name,
-                cells,
+                endpoints,
                 keep_seconds=keep_seconds,
                 report=report,
                 copied=lambda done: bar(f"{size_text(done)} copied", 0, 0),
             )
     except CannotUse as error:
         raise CommandError(str(error)) from error
-    except Damaged as damaged:
+    except ExtentsDamaged as damaged:
         raise CommandError(
             f"{damaged}, and the account was not moved; find the objects with `etagere check`, "
             "delete or replace them, and try again"
         ) from damaged
-    copied = f"{moved.records} records and {size_text(moved.extent_bytes)} copied"
-    if not moved.records:
-        copied = "continued"
-    return (
-        f"account {name} is in cell {target.cell}: {copied}, read-only for "
-        f"{moved.frozen_seconds:.1f} s"
-    )
+    result = "the interrupted move was completed"
+    if moved.records:
+        result = (
+            f"{moved.records} records and {size_text(moved.extent_bytes)} copied, read-only for "
+            f"{moved.frozen_seconds:.1f} s"
+        )
+    return f"account {name} is in cell {target.cell}: {result}"
 
 
 def _seconds(text: str) -> int:

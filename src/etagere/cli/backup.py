@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from etagere.backup.packs import Damaged
+from etagere.backup.packs import BackupDamaged
 from etagere.backup.points import Point
 from etagere.backup.repository import (
     CannotBackUp,
@@ -104,7 +104,7 @@ def raising_command_error() -> Iterator[None]:
     """Turns errors of backups and of the file system into `CommandError`."""
     try:
         yield
-    except (CannotBackUp, Damaged) as error:
+    except (CannotBackUp, BackupDamaged) as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
@@ -122,10 +122,10 @@ def _take(arguments: argparse.Namespace) -> int:
         notify("warning: what SMB clients have written and not flushed may not be in the backup")
     removed: list[str] = []
     try:
-        point = _taken(directory, target, full=arguments.full)
+        point = _take_point(directory, target, full=arguments.full)
     except NoSpace as error:
         removed = _make_room(target, arguments.keep, error)
-        point = _taken(directory, target, full=arguments.full)
+        point = _take_point(directory, target, full=arguments.full)
     if arguments.keep is not None and not point.lost:
         removed += _keep(target, arguments.keep)
     if arguments.json:
@@ -145,7 +145,7 @@ def _take(arguments: argparse.Namespace) -> int:
     return CLEAN
 
 
-def _taken(directory: Path, target: Path, *, full: bool) -> Point:
+def _take_point(directory: Path, target: Path, *, full: bool) -> Point:
     with ProgressBar(sys.stderr) as bar:
         return take(directory, target, bar, full=full)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from etagere.cli import CLEAN, CommandError, settings_of
-from etagere.cli.cells import open_map_ledger
+from etagere.cli.account_map import open_map_ledger
 from etagere.cli.output import print_columns, print_json
 from etagere.cli.stores import Store
+from etagere.cli.verbs import Verbs
 from etagere.engine.interface import Refused
 from etagere.model.cells import ForgetCell, ListMappedAccounts, NamedCellNode
 from etagere.operations.account_map import (
@@ -19,12 +19,11 @@ from etagere.operations.account_map import (
     list_cells,
     list_mapped_accounts,
 )
-from etagere.settings.loading import add_arguments as add_settings
 
 NAME = "cell"
 SUMMARY = "list the cells of an account map and their accounts, or remove a cell from it"
 DESCRIPTION = """\
-Shows the contents of the account map: the cells, the nodes of each cell with the address
+Shows and changes the account map: the cells, the nodes of each cell with the address
 where nodes of other cells reach them, and the accounts of all cells. The commands use the
 database with the map, `--account-map`, and may run on any machine that reaches it.
 
@@ -36,29 +35,17 @@ etagere cell list --json                  # for programs
 etagere cell accounts                     # which cell each account is in
 etagere cell forget two                   # a cell that will not come back"""
 
-_DESCRIPTION_COLUMNS: Final = 92
 _PAGE: Final = 1_000
 _CELL_HEADINGS: Final = ("CELL", "NODE", "ADDRESS")
 _ACCOUNT_HEADINGS: Final = ("ACCOUNT", "CELL")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-
-    def verb(
-        name: str, act: Callable[[argparse.Namespace, Store], None], summary: str, more: str
-    ) -> argparse.ArgumentParser:
-        examples = [line for line in EXAMPLES.splitlines() if f"cell {name}" in line]
-        description = textwrap.fill(f"{summary.capitalize()}. {more}", _DESCRIPTION_COLUMNS)
-        added = verbs.add_parser(
-            name, help=summary, description=description, epilog=f"example:\n  {examples[0]}"
-        )
-        add_settings(added, "engine", "account_map", "cell")
-        added.set_defaults(act=act)
-        return added
-
-    shown = verb("list", _list, "list the cells", "Cells without nodes are listed too.")
-    accounts = verb(
+    verbs: Verbs[Callable[[argparse.Namespace, Store], None]] = Verbs(
+        parser, NAME, EXAMPLES, "engine", "account_map", "cell"
+    )
+    shown = verbs.add("list", _list, "list the cells", "Cells without nodes are listed too.")
+    accounts = verbs.add(
         "accounts",
         _list_accounts,
         "list the accounts of all cells",
@@ -67,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for each in (shown, accounts):
         each.add_argument("--json", action="store_true", help="print the list as JSON")
-    forget = verb(
+    forget = verbs.add(
         "forget",
         _forget,
         "remove a cell from the map",

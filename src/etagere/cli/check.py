@@ -1,4 +1,4 @@
-"""`etagere check`: verifies a data directory."""
+"""`etagere check`: verifies a data directory or a cluster."""
 
 from __future__ import annotations
 
@@ -11,32 +11,29 @@ from itertools import islice
 from pathlib import Path
 
 from etagere import data_directory
+from etagere.bodies.audit.audited_segments import AuditedSegments
 from etagere.bodies.audit.findings import FAULT, LEAK, LOSS, Finding, Report, Severity
 from etagere.bodies.audit.remedies import repair
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
-from etagere.bodies.audit.stored import StoredSegments
 from etagere.bodies.audit.walk import check
+from etagere.bodies.objects.audited_objects import AuditedObjects
 from etagere.bodies.objects.opening import open_object_store
-from etagere.bodies.objects.stored import StoredObjects
 from etagere.cli import CLEAN, FINDINGS, CommandError, notify, settings_of
 from etagere.cli.output import print_json
 from etagere.cli.progress import ProgressBar
 from etagere.clock import SystemClock
 from etagere.config import Config
-from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES
 from etagere.engine.interface import Fault
 from etagere.engine.ledger import NotALedger, SchemaTooNew
-from etagere.engine.tasks import TASK_HOLDERS
 from etagere.node.opening import cluster_ledger
-from etagere.operations.account_map import CELL_MEMBERSHIPS, MAP_COLLECTIONS
-from etagere.operations.identity import STORE_IDENTITIES
+from etagere.operations import all_collections
 from etagere.operations.index_audits import INDEXES
 from etagere.operations.tree_audits import TREE_AUDITS
 from etagere.settings import Settings
 from etagere.settings.loading import add_arguments as add_settings
 
 NAME = "check"
-SUMMARY = "verify a data directory"
+SUMMARY = "verify a data directory or a cluster"
 DESCRIPTION = """\
 Verifies a data directory: the consistency of the database, the bytes of every object, every
 checksum and every reference count. It changes nothing, and a server may be running.
@@ -51,7 +48,7 @@ With --repair, the command removes the leaks and checks the directory again. It 
 change losses and faults. The server must be stopped.
 
 With --engine, the command checks the ledger of a cluster, of which it makes a temporary copy,
-and the segments if --bodies is a directory. Nodes may be running.
+and its bodies, in a directory or an object store. Nodes may be running.
 
 Exit status: 0 if there are no findings, 1 if there are, 2 if the check could not run."""
 EXAMPLES = """\
@@ -59,15 +56,8 @@ etagere check                             # ./etagere-data, or $ETAGERE_DATA
 etagere check --data /srv/etagere --fast  # does not read the segments
 etagere check --data /srv/etagere --json  # for programs"""
 
-CLUSTER_COLLECTIONS = (
-    TASK_HOLDERS,
-    STORE_IDENTITIES,
-    ACCOUNT_MOVES,
-    UNFINISHED_MOVES,
-    *MAP_COLLECTIONS,
-    CELL_MEMBERSHIPS,
-)
-"""Collections that only clusters have. A ledger that was one may be checked anywhere."""
+COLLECTIONS_FROM = all_collections.DECLARED_IN
+"""Imported so that their tables are known when a copied ledger is checked."""
 _LINES_MAX = 50
 """The most findings of one kind that are printed; --json prints all."""
 
@@ -106,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(
-    directory: Path, *, fast: bool, open_stored: Callable[[], StoredSegments] | None = None
+    directory: Path, *, fast: bool, open_segments: Callable[[], AuditedSegments] | None = None
 ) -> Report:
     with ProgressBar(sys.stderr) as bar:
         return check(
@@ -115,7 +105,7 @@ def _check(
             indexes=INDEXES,
             audits=TREE_AUDITS,
             progress=bar,
-            open_stored=open_stored,
+            open_segments=open_segments,
         )
 
 
@@ -130,15 +120,15 @@ def _check_cluster(settings: Settings, arguments: argparse.Namespace) -> Report:
             cluster_ledger(settings.engine) as ledger,
             ledger.pinned_copy(bodies) as directory,
         ):
-            open_stored = None if bodies is not None else partial(_open_objects, settings)
-            return _check(directory, fast=arguments.fast, open_stored=open_stored)
+            open_segments = None if bodies is not None else partial(_open_objects, settings)
+            return _check(directory, fast=arguments.fast, open_segments=open_segments)
     except (data_directory.CannotUse, Fault) as error:
         raise CommandError(str(error)) from error
 
 
-def _open_objects(settings: Settings) -> StoredSegments:
+def _open_objects(settings: Settings) -> AuditedSegments:
     assert settings.bodies is not None
-    return StoredObjects(partial(open_object_store, settings.bodies.url))
+    return AuditedObjects(partial(open_object_store, settings.bodies.url))
 
 
 def _repair(directory: Path, *, fast: bool) -> tuple[Report, int]:
@@ -207,9 +197,9 @@ def _number(count: int, noun: str) -> str:
 
 def _as_json(place: object, report: Report, removed: int | None) -> dict[str, object]:
     return {
-        "directory": str(place),
+        "store": str(place),
         "clean": not report.findings,
-        "judged": report.is_complete,
+        "complete": report.is_complete,
         "objects": report.objects,
         "extents": report.extents,
         "extent_bytes": report.extent_bytes,

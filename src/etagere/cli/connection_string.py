@@ -22,7 +22,7 @@ SUMMARY = "print the connection string of an account"
 DESCRIPTION = """\
 Prints the connection string of an account. The endpoints are computed from the settings: use
 the same flags, environment and configuration file as the server. The account may be the
-development account, defined by the settings, or stored in the data directory.
+development account, defined by the settings, or stored in the ledger.
 
 The connection string contains an account key. Treat it as a secret."""
 EXAMPLES = """\

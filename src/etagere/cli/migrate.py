@@ -1,4 +1,4 @@
-"""`etagere migrate`: moves a store between a data directory and a cluster."""
+"""`etagere migrate`: copies a store between a data directory and a cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from etagere.bodies.transfer import Damaged
+from etagere.bodies.transfer import ExtentsDamaged
 from etagere.cli import CLEAN, FINDINGS, CommandError, notify, settings_of
 from etagere.cli.output import print_json
 from etagere.cli.progress import ProgressBar
@@ -17,7 +17,7 @@ from etagere.node.opening import optional_dependencies
 from etagere.settings.loading import add_arguments as add_settings
 
 NAME = "migrate"
-SUMMARY = "move a store between a data directory and a cluster"
+SUMMARY = "copy a store between a data directory and a cluster"
 DESCRIPTION = """\
 Copies a store: from a data directory to a cluster, whose ledger is in PostgreSQL (--engine) and
 whose bodies are in an object store or a shared directory (--bodies), or from such a cluster to
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
                 migrated = migration.to_directory(engine, bodies, arguments.target, bar)
     except CannotUse as error:
         raise CommandError(str(error)) from error
-    except Damaged as damaged:
+    except ExtentsDamaged as damaged:
         _report(damaged, as_json=arguments.json)
         return FINDINGS
     copied = migrated.bodies
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     return CLEAN
 
 
-def _report(damaged: Damaged, *, as_json: bool) -> None:
+def _report(damaged: ExtentsDamaged, *, as_json: bool) -> None:
     if as_json:
         extents = [each._asdict() for each in damaged.extents]
         print_json({"migrated": False, "damaged": extents})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -12,11 +11,11 @@ import msgspec
 
 from etagere.cli import CLEAN, CommandError, settings_of
 from etagere.cli.output import print_columns, print_json
+from etagere.cli.verbs import Verbs
 from etagere.coordination.interface import CoordinatorUnavailable
 from etagere.data_directory import CannotUse
 from etagere.node.opening import optional_dependencies
 from etagere.settings import Settings
-from etagere.settings.loading import add_arguments as add_settings
 
 if TYPE_CHECKING:
     from etagere.coordination.postgres.nodes import Node, NodeRegistry
@@ -39,45 +38,31 @@ etagere node drain node-2                 # before maintenance
 etagere node resume node-2
 etagere node forget node-3                # a machine that will not come back"""
 
-_DESCRIPTION_COLUMNS: Final = 92
 _HEADINGS: Final = ("NODE", "STATE", "VERSION", "SEEN", "FILES", "ADDRESSES")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-
-    def verb(
-        name: str,
-        act: Callable[[argparse.Namespace, NodeRegistry, Settings], None],
-        summary: str,
-        more: str,
-        *settings: str,
-    ) -> argparse.ArgumentParser:
-        examples = [line for line in EXAMPLES.splitlines() if f"node {name}" in line]
-        description = textwrap.fill(f"{summary.capitalize()}. {more}", _DESCRIPTION_COLUMNS)
-        added = verbs.add_parser(
-            name, help=summary, description=description, epilog=f"example:\n  {examples[0]}"
-        )
-        add_settings(added, "engine", *settings)
-        added.set_defaults(act=act)
-        return added
-
-    shown = verb("list", _list, "list the nodes", "Nodes that are gone are listed until forgotten.")
+    verbs: Verbs[Callable[[argparse.Namespace, NodeRegistry, Settings], None]] = Verbs(
+        parser, NAME, EXAMPLES, "engine"
+    )
+    shown = verbs.add(
+        "list", _list, "list the nodes", "Nodes that are gone are listed until forgotten."
+    )
     shown.add_argument("--json", action="store_true", help="print the nodes as JSON")
     named = [
-        verb(
+        verbs.add(
             "drain",
             lambda arguments, registry, _: registry.drain(arguments.name),
             "drain a node",
             "Its processes notice within a second, or when the database answers them again.",
         ),
-        verb(
+        verbs.add(
             "resume",
             lambda arguments, registry, _: registry.resume(arguments.name),
             "let a node serve again",
             "Load balancers find it ready within a few seconds.",
         ),
-        verb(
+        verbs.add(
             "forget",
             _forget,
             "remove a node from the list",
@@ -103,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     try:
         arguments.act(arguments, nodes.NodeRegistry(address.conninfo), settings)
-    except nodes.NoLedger:
+    except nodes.NoCluster:
         raise CommandError(f"there is no ledger in {address}") from None
     except (nodes.NoSuchNode, nodes.NodeInUse) as error:
         raise CommandError(str(error)) from None
@@ -141,7 +126,7 @@ def _unregister(settings: Settings, name: str) -> bool:
     """Removes a node from the account map, if there is a map; returns whether it was there."""
     if settings.account_map is None:
         return False
-    from etagere.cli.cells import unregister_node  # noqa: PLC0415
+    from etagere.cli.account_map import unregister_node  # noqa: PLC0415
 
     return unregister_node(settings, name)
 

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         point = _chosen(repository, arguments.point)
         require_target(directory, replace=arguments.replace)
         try:
-            claimed = data_directory.claim(directory, to_restore=True)
+            claimed = data_directory.claim(directory, may_be_incomplete=True)
         except data_directory.DirectoryInUse as error:
             raise CommandError(f"{error}; stop the server first") from error
         except data_directory.CannotUse as error:

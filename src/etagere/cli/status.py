@@ -175,10 +175,7 @@ def _print(
             health = children.get(child.name)
             for job in health.jobs if health is not None else ():
                 print(f"    {_job_line(job, health.now if health is not None else 0.0)}")
-    whole = "complete" if disk.reserve_is_whole else "released"
-    kept = size_text(disk.reserve_bytes)
-    print(f"disk       {size_text(disk.free_bytes)} free; reserve {kept}, {whole}")
-    print(f"ledger     {size_text(disk.ledger_bytes)}; write-ahead log {size_text(disk.log_bytes)}")
+    _print_disk(disk)
     if clock_seconds is not None:
         print(f"clock      the store's date is {clock_seconds:+.3f} s from the clock")
     if certificate_expires is not None:
@@ -188,6 +185,17 @@ def _print(
         print(f"PROBLEM    {problem}")
     if not problems:
         print("healthy")
+
+
+def _print_disk(disk: Disk) -> None:
+    free = f"disk       {size_text(disk.free_bytes)} free"
+    if not disk.ledger_bytes:
+        # The ledger of a node is in PostgreSQL, and needs no reserve here.
+        print(free)
+        return
+    whole = "complete" if disk.reserve_is_whole else "released"
+    print(f"{free}; reserve {size_text(disk.reserve_bytes)}, {whole}")
+    print(f"ledger     {size_text(disk.ledger_bytes)}; write-ahead log {size_text(disk.log_bytes)}")
 
 
 def _child_line(child: ChildStatus, now: float) -> str:

@@ -66,22 +66,22 @@ class _StoppedStore(_ServedStore):
 
 
 @contextmanager
-def open_store(settings: Settings, *, make: bool = False) -> Iterator[Store]:
+def open_store(settings: Settings, *, create: bool = False) -> Iterator[Store]:
     """Opens the store of a cluster, or the one in the data directory, which is locked if no server
-    uses it. Creates a missing store only if `make` is set."""
+    uses it. Creates a missing store only if `create` is set."""
     place = f"the ledger in {settings.engine or settings.data}"
     with raising_command_error(place, settings.data):
         if settings.engine is not None:
-            with cluster_ledger(settings.engine, make=make) as opened:
+            with cluster_ledger(settings.engine, create=create) as opened:
                 yield opened
         else:
-            with _embedded(settings.data, make=make) as store:
+            with _embedded(settings.data, create=create) as store:
                 yield store
 
 
 @contextmanager
-def _embedded(directory: Path, *, make: bool) -> Iterator[Store]:
-    if not make:
+def _embedded(directory: Path, *, create: bool) -> Iterator[Store]:
+    if not create:
         require_ledger(directory)
     claimed = _claim(directory)
     if claimed is None:
@@ -117,7 +117,7 @@ def raising_command_error(place: str, directory: Path) -> Iterator[None]:
     except (CannotCheck, data_directory.CannotUse, ledger.NotALedger, SchemaTooNew) as error:
         raise CommandError(str(error)) from error
     except Unknown as error:
-        words = f"the outcome is unknown; check with `etagere account list`: {error}"
+        words = f"the outcome is unknown; list again to see whether it took effect: {error}"
         raise CommandError(words) from error
     except (Conflict, Fault, ledger.DatabaseError, msgspec.DecodeError) as error:
         raise CommandError(f"{place} cannot be used: {error}") from error

@@ -27,8 +27,8 @@ _NETBIOS_NAME_CHARACTERS_MAX = 15
 _GUID_BYTES = 16
 _DRAIN_PAUSE_SECONDS = 1.0
 """How often the process looks for accounts that are to move to another cell."""
-_GATHERED_PART = 3
-"""The part of the memory budget that gathered writes may take."""
+_GATHERED_BUDGET_DIVISOR = 3
+"""Gathered writes may take this fraction of the memory budget, 1/3."""
 
 
 def assemble(context: FrontEndContext) -> Assembly:
@@ -64,40 +64,53 @@ def assemble_with(context: FrontEndContext, opens: OpenTable) -> Assembly:
         ("close sources", sources.close),
         ("end deletions", opens.close),
     ]
-    smb = contents = drains = None
+    contents = _contents(context, opens) if settings.smb else None
     sessions = SessionTable()
-    if settings.smb:
-        clock = SystemClock()
-        contents = FileContents(
-            engine,
-            store,
-            opens,
-            context.memory,
-            clock,
-            bytes_max=context.config.memory_budget_bytes // _GATHERED_PART,
-        )
-        closing.append(("store gathered writes", contents.close))
+    drains = None
     if settings.account_map is not None:
         drains = AccountDrains(engine, opens, contents, sessions)
         jobs.append(Job("draining accounts", drains.run, _DRAIN_PAUSE_SECONDS))
+    smb = None
     if contents is not None:
-        smb = SmbServices(
-            engine,
-            opens,
-            contents,
-            settings,
-            SystemClock(),
-            guid=os.urandom(_GUID_BYTES),
-            name=_netbios_name(socket.gethostname()),
-            drains=drains,
-            session_table=sessions,
-            slow_seconds=context.config.slow_seconds,
-            cells=context.authenticator.cells,
-        )
+        smb = _smb_services(context, opens, contents, sessions, drains)
+        closing.append(("store gathered writes", contents.close))
     others = OpensServer(context.directory, opens, contents)
     # Closed last: without it, other processes would miss the gathered writes.
     closing.append(("end operations of other processes", others.close))
     return Assembly((service,), jobs, closing, smb, counted=(opens,))
+
+
+def _contents(context: FrontEndContext, opens: OpenTable) -> FileContents:
+    return FileContents(
+        context.engine,
+        context.store,
+        opens,
+        context.memory,
+        SystemClock(),
+        bytes_max=context.config.memory_budget_bytes // _GATHERED_BUDGET_DIVISOR,
+    )
+
+
+def _smb_services(
+    context: FrontEndContext,
+    opens: OpenTable,
+    contents: FileContents,
+    sessions: SessionTable,
+    drains: AccountDrains | None,
+) -> SmbServices:
+    return SmbServices(
+        context.engine,
+        opens,
+        contents,
+        context.settings,
+        SystemClock(),
+        guid=os.urandom(_GUID_BYTES),
+        name=_netbios_name(socket.gethostname()),
+        drains=drains,
+        session_table=sessions,
+        slow_seconds=context.config.slow_seconds,
+        cells=context.authenticator.cells,
+    )
 
 
 def _netbios_name(host: str) -> str:

@@ -43,7 +43,7 @@ _HOLDER_SECONDS_MAX: Final = 15.0
 _HOLDER_PAUSE_SECONDS: Final = 0.25
 _WATCH_SECONDS: Final = 2.0
 """The interval of the check for connections to a former holder."""
-_RELAY_BYTES: Final = 64 << 10
+_BUFFER_BYTES: Final = 64 << 10
 """The buffer of a connection, for each direction."""
 _ACCEPT_RETRY_SECONDS: Final = 0.1
 
@@ -61,7 +61,7 @@ class ConnectionAdopter(Protocol):
 
 
 class NodeListener(NamedTuple):
-    """Where the process that serves files on this node listens for the other nodes."""
+    """A socket on which this node listens for other nodes."""
 
     listening: socket.socket
     host: str
@@ -71,7 +71,7 @@ class NodeListener(NamedTuple):
         return self.host, self.listening.getsockname()[1]
 
 
-class NodeConnection(NamedTuple):
+class HolderConnection(NamedTuple):
     """A connection to the node that serves files in an epoch."""
 
     connected: socket.socket
@@ -102,7 +102,7 @@ class HolderFinder:
         service: str,
         client: ForwardedClient,
         seconds_max: float = _HOLDER_SECONDS_MAX,
-    ) -> NodeConnection | None:
+    ) -> HolderConnection | None:
         """Returns a connection to the node for a client; None if it cannot be reached in time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds_max
@@ -121,7 +121,7 @@ class HolderFinder:
                     connected = await connect_to_node(
                         (holder.host, holder.port), secret, introduction
                     )
-                    return NodeConnection(connected, holder.epoch)
+                    return HolderConnection(connected, holder.epoch)
                 except (OSError, TimeoutError, NotIntroduced) as error:
                     logger.info("cannot forward to node %s: %s", holder.node, error)
             if loop.time() >= deadline:
@@ -206,8 +206,9 @@ class Acceptor:
 
 
 class Forwarder:
-    """Forwards the connections of this node's File and SMB ports. When another node has taken over,
-    it closes those to the former one, which may hang: clients connect again."""
+    """Forwards connections to the node that serves files: those of this node's File and SMB ports,
+    if it has any, and those that were relayed to this node. When another node has taken over, it
+    closes those to the former one, which may hang: clients connect again."""
 
     def __init__(
         self, sockets: Mapping[str, socket.socket], finder: HolderFinder, secret: bytes
@@ -217,8 +218,8 @@ class Forwarder:
         self._acceptors = [
             Acceptor(listening, self._handler(service)) for service, listening in sockets.items()
         ]
-        self._relays: dict[asyncio.Task[None], int] = {}
-        """The tasks that relay, with the epochs of the nodes that they relay to."""
+        self._forwarded: dict[asyncio.Task[None], int] = {}
+        """The tasks that forward, with the epochs of the nodes that they forward to."""
         self._watching: asyncio.Task[None] | None = None
 
     def _handler(self, service: str) -> Callable[[socket.socket, Address], Awaitable[None]]:
@@ -236,16 +237,16 @@ class Forwarder:
         node = await self._finder.connect(self._secret, service, client)
         if node is not None:
             with node.connected:
-                await self._relay(connected, node)
+                await self._forward_bytes(connected, node)
 
-    async def _relay(self, client: socket.socket, node: NodeConnection) -> None:
+    async def _forward_bytes(self, client: socket.socket, node: HolderConnection) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._relays[task] = node.epoch
+        self._forwarded[task] = node.epoch
         try:
-            await relay(client, node.connected)
+            await copy_both_ways(client, node.connected)
         finally:
-            del self._relays[task]
+            del self._forwarded[task]
 
     def start(self) -> None:
         for acceptor in self._acceptors:
@@ -255,9 +256,9 @@ class Forwarder:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
-            holder = await self._finder.find() if self._relays else None
+            holder = await self._finder.find() if self._forwarded else None
             if holder is not None:
-                for task, epoch in list(self._relays.items()):
+                for task, epoch in list(self._forwarded.items()):
                     if epoch < holder.epoch:
                         task.cancel()
 
@@ -289,7 +290,7 @@ class ForwardedConnections:
             introduction = await receive_introduction(connected, self._secret, self._check)
         if introduction.service == OPENS_SERVICE:
             with connected:
-                await self._relay_to_opens(connected)
+                await self._forward_to_opens(connected)
         else:
             self._servers[introduction.service].adopt(connected, client_of(introduction, node))
 
@@ -299,11 +300,11 @@ class ForwardedConnections:
         if introduction.service != OPENS_SERVICE and introduction.service not in self._servers:
             raise NotIntroduced("this node does not serve the requested service")
 
-    async def _relay_to_opens(self, connected: socket.socket) -> None:
+    async def _forward_to_opens(self, connected: socket.socket) -> None:
         opens = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         with opens, unix_address(self._directory / OPENS_SOCKET_NAME) as address:
             await asyncio.get_running_loop().sock_connect(opens, address)
-            await relay(connected, opens)
+            await copy_both_ways(connected, opens)
 
     async def stop(self) -> None:
         """Stops accepting. The connections that were given to servers are theirs."""
@@ -319,7 +320,7 @@ def client_of(introduction: Introduction, node: Address) -> ForwardedClient:
     return ForwardedClient(host, introduction.port, introduction.is_relayed, introduction.is_secure)
 
 
-async def relay(one: socket.socket, other: socket.socket) -> None:
+async def copy_both_ways(one: socket.socket, other: socket.socket) -> None:
     """Copies bytes in both directions until both sides have ended, or one has failed."""
     copies = [asyncio.create_task(_copy(one, other)), asyncio.create_task(_copy(other, one))]
     try:
@@ -332,7 +333,7 @@ async def relay(one: socket.socket, other: socket.socket) -> None:
 
 async def _copy(source: socket.socket, target: socket.socket) -> None:
     loop = asyncio.get_running_loop()
-    while data := await loop.sock_recv(source, _RELAY_BYTES):
+    while data := await loop.sock_recv(source, _BUFFER_BYTES):
         await loop.sock_sendall(target, data)
     with contextlib.suppress(OSError):
         target.shutdown(socket.SHUT_WR)

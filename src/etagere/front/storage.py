@@ -98,7 +98,8 @@ class Storage(Protocol):
         ...
 
     def leave(self) -> None:
-        """Called by the supervisor when all processes have ended."""
+        """Removes this node from the account map. The supervisor calls it after all processes have
+        ended."""
         ...
 
     async def open_engine(self, config: Config) -> Engine:

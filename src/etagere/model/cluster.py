@@ -8,6 +8,8 @@ from etagere.model.base import Command, Record
 
 FILE_TASK: Final = "file service"
 """Serving files, over REST and SMB: one node at a time has the table of open files."""
+SECRET_BYTES: Final = 32
+"""The length of the secrets by which nodes recognize each other."""
 
 
 class StoreIdentity(Record, frozen=True):

@@ -15,54 +15,54 @@ from etagere.engine.postgres.running_transactions import StillRunning
 from etagere.model.cells import KEEP_SECONDS
 from etagere.node.account_move_steps import Moved, Report
 from etagere.node.account_mover import AccountMover
-from etagere.node.cell_access import CellPlace, identify, open_cell, place_of
+from etagere.node.cell_access import CellLocation, identify, location_of, open_cell
 from etagere.node.cluster_ledger import ClusterLedger
 from etagere.rules.accounts import check_changeable
 from etagere.settings import Settings
 from etagere.settings.addresses import DatabaseAddress
 
 
-class Cells(NamedTuple):
+class MoveEndpoints(NamedTuple):
     """The two cells of a move, and the ledger with the account map."""
 
-    source: CellPlace
-    target: CellPlace
+    source: CellLocation
+    target: CellLocation
     account_map: DatabaseAddress
 
 
-def cells_of(source: Settings, target: Settings) -> Cells:
+def endpoints_of(source: Settings, target: Settings) -> MoveEndpoints:
     """Returns the cells of nodes with these settings, which have the same account map."""
     assert source.account_map is not None
-    return Cells(place_of(source), place_of(target), source.account_map)
+    return MoveEndpoints(location_of(source), location_of(target), source.account_map)
 
 
 def move_account(
     account: str,
-    cells: Cells,
+    endpoints: MoveEndpoints,
     *,
     keep_seconds: int = KEEP_SECONDS,
     report: Report = lambda _: None,
     copied: Callable[[int], None] = lambda _: None,
 ) -> Moved:
     """Moves an account, or continues a move that was interrupted. The nodes of the source remove it
-    after this many seconds. Raises `CannotUse`, `Damaged` or `Refused`."""
-    return _run(account, cells, lambda mover: mover.move(keep_seconds), report, copied)
+    after this many seconds. Raises `CannotUse`, `ExtentsDamaged` or `Refused`."""
+    return _run(account, endpoints, lambda mover: mover.move(keep_seconds), report, copied)
 
 
-def cancel_move(account: str, cells: Cells) -> None:
+def cancel_move(account: str, endpoints: MoveEndpoints) -> None:
     """Cancels a move that was interrupted. Raises `CannotUse` or `Refused`."""
-    _run(account, cells, AccountMover.cancel, lambda _: None, lambda _: None)
+    _run(account, endpoints, AccountMover.cancel, lambda _: None, lambda _: None)
 
 
 def _run(
     account: str,
-    cells: Cells,
+    endpoints: MoveEndpoints,
     act: Callable[[AccountMover], Awaitable[T]],
     report: Report,
     copied: Callable[[int], None],
 ) -> T:
     abort_if(check_changeable(account))
-    source, target, account_map = cells
+    source, target, account_map = endpoints
     with (
         _raising_cannot_use(),
         ClusterLedger(source.engine) as source_ledger,

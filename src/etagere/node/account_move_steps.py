@@ -14,7 +14,7 @@ class Step(enum.StrEnum):
     FROZEN = "the account is read-only"
     COPIED = "all data is copied"
     INCOMING = "the target has all data"
-    MOVED = "the source serves the account no longer"
+    MOVED = "the source no longer serves the account"
     SERVED = "the target serves the account"
     RECORDED = "the account map names the target"
 

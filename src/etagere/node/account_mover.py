@@ -123,7 +123,7 @@ class AccountMover:
 
     async def move(self, keep_seconds: int) -> Moved:
         """Moves the account, or continues a move that was interrupted. The nodes of the source
-        remove it after this many seconds. Raises `CannotUse`, `Damaged`, `MissingRecord`,
+        remove it after this many seconds. Raises `CannotUse`, `ExtentsDamaged`, `MissingRecord`,
         `Refused`, `Fault` or `Unknown`."""
         async with self._exclusively():
             here = await self._locate(self._source)

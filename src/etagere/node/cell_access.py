@@ -6,27 +6,23 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from etagere.bodies.storage import SegmentStorage
-from etagere.bodies.writing import SegmentStore
+from etagere.bodies.segment_backend import SegmentBackend
+from etagere.bodies.writing import SegmentAppender
 from etagere.config import Config
 from etagere.coordination.postgres import PostgresCoordinator
-from etagere.data_directory import CannotUse
 from etagere.engine.interface import C, T, WriteTxn
 from etagere.engine.postgres.engine import PostgresEngine
 from etagere.model.cluster import StoreIdentity
-from etagere.node.cluster_ledger import ClusterLedger
-from etagere.node.shared_bodies import shared_bodies
-from etagere.operations.account_map import get_cell_membership
-from etagere.operations.identity import get_identity
+from etagere.node.cell_membership import require_cell
+from etagere.node.cluster_ledger import NO_DIRECTORY, ClusterLedger
+from etagere.node.shared_bodies import require_bodies, shared_bodies
 from etagere.settings import Settings
 from etagere.settings.addresses import BodiesAddress, DatabaseAddress
 
-_NO_DIRECTORY: Final = Path("/nonexistent")
 
-
-class CellPlace(NamedTuple):
+class CellLocation(NamedTuple):
     """Where the ledger and the bodies of a cell are."""
 
     name: str
@@ -36,18 +32,18 @@ class CellPlace(NamedTuple):
     """The data directory of its node, which has the bodies if `bodies` is None."""
 
 
-def place_of(settings: Settings) -> CellPlace:
+def location_of(settings: Settings) -> CellLocation:
     """Returns where the cell of a node with these settings is."""
     assert settings.cell is not None
     assert settings.engine is not None
-    return CellPlace(settings.cell, settings.engine, settings.bodies, settings.data)
+    return CellLocation(settings.cell, settings.engine, settings.bodies, settings.data)
 
 
 class CommandEngine(PostgresEngine):
     """An engine without a writer process: the command itself writes to the ledger."""
 
     def __init__(self, ledger: ClusterLedger) -> None:
-        super().__init__(_NO_DIRECTORY, ledger.database)
+        super().__init__(NO_DIRECTORY, ledger.database)
         self._ledger = ledger
         self._write_lock = asyncio.Lock()
 
@@ -68,49 +64,43 @@ class CellAccess:
     """An open cell."""
 
     def __init__(
-        self, place: CellPlace, ledger: ClusterLedger, coordinator: PostgresCoordinator
+        self, location: CellLocation, ledger: ClusterLedger, coordinator: PostgresCoordinator
     ) -> None:
-        self.place = place
+        self.location = location
         self.ledger = ledger
         self.engine = CommandEngine(ledger)
         self.coordinator = coordinator
-        self.storage: SegmentStorage
+        self.storage: SegmentBackend
         """The bytes of its segments."""
-        self.store: SegmentStore[Any]
+        self.store: SegmentAppender[Any]
         """Writes to segments of this process."""
 
     @property
     def name(self) -> str:
-        return self.place.name
+        return self.location.name
 
 
-def identify(place: CellPlace, ledger: ClusterLedger) -> StoreIdentity:
+def identify(location: CellLocation, ledger: ClusterLedger) -> StoreIdentity:
     """Returns the identity of a cell. Raises `CannotUse` if it has another name or other bodies.
     Must be called before the process has threads, because it may fork."""
-    membership = ledger.read(get_cell_membership, None)
-    if membership is not None and membership.cell != place.name:
-        raise CannotUse(f"the ledger in {place.engine} is that of cell {membership.cell}")
-    identity = ledger.read(get_identity, None)
-    bodies = shared_bodies(place.directory, place.bodies)
-    if identity is None or bodies.marker() != identity.id:
-        raise CannotUse(f"the bodies of the ledger in {place.engine} are not in {bodies}")
-    return identity
+    require_cell(ledger, location.engine, location.name)
+    return require_bodies(ledger, shared_bodies(location.directory, location.bodies))
 
 
 @contextlib.asynccontextmanager
 async def open_cell(
-    place: CellPlace, ledger: ClusterLedger, name: str
+    location: CellLocation, ledger: ClusterLedger, name: str
 ) -> AsyncIterator[CellAccess]:
     """Opens a cell. Raises `CoordinatorUnavailable` or `Fault`."""
     database = ledger.database
     coordinator = await asyncio.to_thread(
         PostgresCoordinator, database.connection_string, name=name, schema=database.schema
     )
-    cell = CellAccess(place, ledger, coordinator)
+    cell = CellAccess(location, ledger, coordinator)
     config = Config()
     try:
         store: Any
-        store, _ = await shared_bodies(place.directory, place.bodies).open(
+        store, _ = await shared_bodies(location.directory, location.bodies).open(
             cell.engine, config, coordinator
         )
     except BaseException:

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from etagere.cells.account_map import AccountMap
@@ -37,13 +36,13 @@ from etagere.jobs.moves import MOVES_SECONDS, MoveRecovery
 from etagere.jobs.registering import ACCOUNTS_SECONDS, NODE_SECONDS, Registration
 from etagere.jobs.supervision import Job
 from etagere.model.cells import CellMembership, CellNode, RegisterCellNode, UnregisterCellNode
-from etagere.model.cluster import StoreIdentity
+from etagere.model.cluster import SECRET_BYTES, StoreIdentity
+from etagere.node.cell_membership import require_cell
 from etagere.node.children import ChildFailed, in_child
-from etagere.node.cluster_ledger import ClusterLedger, LedgerUnavailable
+from etagere.node.cluster_ledger import NO_DIRECTORY, ClusterLedger, LedgerUnavailable
 from etagere.node.listening import WILDCARD_ADDRESSES, bind
 from etagere.operations import account_moves, account_purging
 from etagere.operations.account_map import (
-    get_cell_membership,
     join_cell,
     register_cell_node,
     unregister_cell_node,
@@ -59,17 +58,14 @@ logger = logging.getLogger(__name__)
 OPERATIONS_FROM: Final = (account_moves, account_purging)
 """Modules with operations that the writer runs for other processes. It is forked from this one."""
 
-_SECRET_BYTES: Final = 32
 _LEAVE_SECONDS_MAX: Final = 3.0
 """How long a node that stops waits for its removal from the map."""
-_NO_DIRECTORY: Final = Path("/nonexistent")
-"""The map is read only: no writer process belongs to it."""
 _FLAG: Final = "--cell-address"
 
 
 @dataclass(frozen=True)
-class NodeCell:
-    """The cell of a node."""
+class JoinedCell:
+    """The cell that a node has joined."""
 
     name: str
     store_id: bytes
@@ -91,7 +87,7 @@ class NodeCell:
         if self.has_map:
             return AccountMap(engine, self.name, self.secret)
         other = PostgresEngine(
-            _NO_DIRECTORY,
+            NO_DIRECTORY,
             Database(self.map_address.conninfo),
             config,
             connections=FEW_CONNECTIONS,
@@ -142,23 +138,20 @@ class NodeCell:
             logger.warning("the node is still in the account map: %s", error)
 
 
-def join(ledger: ClusterLedger, settings: Settings, identity: StoreIdentity, node: str) -> NodeCell:
+def join(
+    ledger: ClusterLedger, settings: Settings, identity: StoreIdentity, node: str
+) -> JoinedCell:
     """Registers a node as one of its cell. `ledger` is that of the cell. Raises `CannotUse`."""
     address, name = settings.account_map, settings.cell
     assert address is not None and name is not None
-    membership = ledger.read(get_cell_membership, None)
-    if membership is not None and membership.cell != name:
-        raise CannotUse(
-            f"the ledger in {ledger.address} is that of cell {membership.cell}, not of {name}; "
-            "correct --cell or --engine"
-        )
-    given = settings.cell_address or NodeAddress(ledger.own_host)
+    membership = require_cell(ledger, ledger.address, name)
+    given = settings.cell_address or NodeAddress(ledger.local_address)
     if given.host in WILDCARD_ADDRESSES:
         raise CannotUse(f"{_FLAG}: {given.host} is not an address that other nodes reach")
     listener = NodeListener(bind(given.host, given.port, _FLAG, _FLAG), given.host)
     secret = b"" if membership is None else membership.secret
     new = RegisterCellNode(
-        name, identity.id, node, CellNode(*listener.address), secret or os.urandom(_SECRET_BYTES)
+        name, identity.id, node, CellNode(*listener.address), secret or os.urandom(SECRET_BYTES)
     )
     try:
         secret = _register(ledger, address, new)
@@ -169,7 +162,7 @@ def join(ledger: ClusterLedger, settings: Settings, identity: StoreIdentity, nod
     if membership is None or membership.secret != secret:
         ledger.write(join_cell, CellMembership(name, secret))
     has_map = address == ledger.address
-    return NodeCell(name, identity.id, node, secret, address, has_map, listener)
+    return JoinedCell(name, identity.id, node, secret, address, has_map, listener)
 
 
 def _register(ledger: ClusterLedger, address: DatabaseAddress, new: RegisterCellNode) -> bytes:

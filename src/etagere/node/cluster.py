@@ -27,17 +27,18 @@ from etagere.engine.postgres.connecting import Database
 from etagere.engine.postgres.engine import FEW_CONNECTIONS, PostgresEngine
 from etagere.engine.postgres.writer import writer_main
 from etagere.engine.writer import listen
+from etagere.front.cluster_file import ClusterFileFrontEnd, Membership
 from etagere.front.forwarding import Forwarder, HolderFinder, NodeListener, NodeOpens
 from etagere.front.relayed import RelayedConnections
-from etagere.front.sole_file import Membership, SoleFileFrontEnd
 from etagere.front.storage import ProcessStorage
 from etagere.jobs.health import WRITER_NAME, open_health_socket
-from etagere.model.cluster import IdentifyStore, MarkBodies, StoreIdentity
+from etagere.model.cluster import SECRET_BYTES, IdentifyStore, MarkBodies, StoreIdentity
+from etagere.model.ids import ID_BYTES
+from etagere.node.cell_membership import require_cell
 from etagere.node.cluster_ledger import ClusterLedger
 from etagere.node.listening import WILDCARD_ADDRESSES, bind
 from etagere.node.probing import ClusterProbe
 from etagere.node.shared_bodies import SharedBodies, shared_bodies
-from etagere.operations.account_map import get_cell_membership
 from etagere.operations.identity import identify_store, mark_bodies
 from etagere.processes import ChildMain
 from etagere.protocol.connections.memory import MemoryBudget
@@ -46,12 +47,10 @@ from etagere.settings.addresses import DatabaseAddress, NodeAddress
 
 if TYPE_CHECKING:
     from etagere.front.process import FrontEnd
-    from etagere.node.cells import NodeCell
+    from etagere.node.cells import JoinedCell
 
 logger = logging.getLogger(__name__)
 
-_ID_BYTES: Final = 16
-_SECRET_BYTES: Final = 32
 _JOIN_ATTEMPTS_MAX: Final = 60
 _JOIN_PAUSE_SECONDS: Final = 0.5
 
@@ -71,7 +70,7 @@ class ClusterStorage:
     """The socket that the writer accepts connections on."""
     node_listener: NodeListener
     epoch: int = 0
-    cell: NodeCell | None = None
+    cell: JoinedCell | None = None
     """None: there is one cell only."""
 
     def writer_main(self) -> ChildMain:
@@ -79,7 +78,9 @@ class ClusterStorage:
         return writer_main(self.database, self.listener, self.config, SystemClock(), health_socket)
 
     def file_main(self, front_end: FrontEnd, name: str, number: int) -> ChildMain:
-        return SoleFileFrontEnd(front_end, self, self.node, self.node_listener, name, number).main()
+        return ClusterFileFrontEnd(
+            front_end, self, self.node, self.node_listener, name, number
+        ).main()
 
     def for_epoch(self, epoch: int) -> ClusterStorage:
         return replace(self, epoch=epoch)
@@ -176,12 +177,12 @@ def prepare(
             "another directory with --data"
         )
     try:
-        return _prepared(directory, settings, config, ports, address)
+        return _prepare_node(directory, settings, config, ports, address)
     except (Fault, Unknown, Conflict) as error:
         raise CannotUse(f"{address} cannot be used: {error}") from error
 
 
-def _prepared(
+def _prepare_node(
     directory: Path,
     settings: Settings,
     config: Config,
@@ -189,9 +190,9 @@ def _prepared(
     address: DatabaseAddress,
 ) -> ClusterStorage:
     bodies = shared_bodies(directory, settings.bodies)
-    with raising_cannot_use(directory), ClusterLedger(address, make=True) as ledger:
+    with raising_cannot_use(directory), ClusterLedger(address, create=True) as ledger:
         identity = _identity(ledger, bodies)
-        given = settings.node_address or NodeAddress(ledger.own_host)
+        given = settings.node_address or NodeAddress(ledger.local_address)
         node_listener = NodeListener(
             bind(given.host, given.port, "--node-address", "--node-address"), given.host
         )
@@ -206,22 +207,17 @@ def _prepared(
             node,
             listen(directory),
             node_listener,
-            cell=_joined_cell(ledger, settings, identity, node),
+            cell=_join_cell(ledger, settings, identity, node),
         )
 
 
-def _joined_cell(
+def _join_cell(
     ledger: ClusterLedger, settings: Settings, identity: StoreIdentity, node: str
-) -> NodeCell | None:
+) -> JoinedCell | None:
     """Makes the node one of its cell, if the cluster is one of several cells. A node of a cell must
     know that it is: it would write to accounts that are moving to another one."""
     if settings.account_map is None:
-        membership = ledger.read(get_cell_membership, None)
-        if membership is not None:
-            raise CannotUse(
-                f"the ledger in {ledger.address} is that of cell {membership.cell}: set "
-                "--account-map and --cell"
-            )
+        require_cell(ledger, ledger.address, None)
         return None
     from etagere.node import cells  # noqa: PLC0415
 
@@ -230,7 +226,7 @@ def _joined_cell(
 
 def _identity(ledger: ClusterLedger, bodies: SharedBodies) -> StoreIdentity:
     """Returns the identity of the store. Raises `CannotUse` if the bodies are not its own."""
-    new = StoreIdentity(os.urandom(_ID_BYTES), os.urandom(_SECRET_BYTES))
+    new = StoreIdentity(os.urandom(ID_BYTES), os.urandom(SECRET_BYTES))
     identity = ledger.write(identify_store, IdentifyStore(new))
     marker = bodies.marker()
     if marker is None and not identity.is_marked:
@@ -266,9 +262,9 @@ def _node_id(directory: Path) -> bytes:
     path = directory / NODE_ID_NAME
     with contextlib.suppress(FileNotFoundError):
         stored = path.read_bytes()
-        if len(stored) == _ID_BYTES:
+        if len(stored) == ID_BYTES:
             return stored
-    node_id = os.urandom(_ID_BYTES)
+    node_id = os.urandom(ID_BYTES)
     descriptor = directories.open_private(path)
     try:
         os.pwrite(descriptor, node_id, 0)
@@ -277,8 +273,8 @@ def _node_id(directory: Path) -> bytes:
     return node_id
 
 
-def _addresses(settings: Settings, ports: Mapping[str, int], own_host: str) -> dict[str, str]:
+def _addresses(settings: Settings, ports: Mapping[str, int], local_address: str) -> dict[str, str]:
     """Returns where clients reach the services of this node."""
-    host = own_host if settings.host in WILDCARD_ADDRESSES else settings.host
+    host = local_address if settings.host in WILDCARD_ADDRESSES else settings.host
     shown = f"[{host}]" if ":" in host else host
     return {service: f"{shown}:{port}" for service, port in ports.items()}

@@ -34,19 +34,20 @@ from etagere.engine.postgres.connecting import Database
 from etagere.engine.postgres.copying import copy_ledger
 from etagere.engine.postgres.engine import PostgresEngine
 from etagere.engine.postgres.groups import PostgresWriter
-from etagere.engine.postgres.opening import LedgerIncomplete, NoLedger, require_ledger
+from etagere.engine.postgres.opening import LedgerIncomplete, NoLedger, prepare_ledger
 from etagere.operations import all_collections
 from etagere.settings.addresses import DatabaseAddress
 
 COLLECTIONS_FROM: Final = all_collections.DECLARED_IN
 """The modules that declare the collections of a ledger. They must be imported to copy one."""
+NO_DIRECTORY: Final = Path("/nonexistent")
+"""The directory of an engine that has no writer process."""
 
 _OPEN_SECONDS_MAX: Final = 5.0
 """How long to wait for a database that does not answer."""
 _WRITE_SECONDS_MAX: Final = 15.0
 """How long to retry a write, for instance until there is a new primary."""
 _PAUSE_SECONDS: Final = 0.3
-_NO_DIRECTORY: Final = Path("/nonexistent")
 
 
 class LedgerUnavailable(CannotUse):
@@ -57,19 +58,19 @@ class ClusterLedger:
     """The ledger in a database. Operations raise the outcomes of the engine, and `CannotUse` if
     there is no such ledger."""
 
-    def __init__(self, address: DatabaseAddress, *, make: bool = False) -> None:
-        """Creates the tables only if `make` is set."""
+    def __init__(self, address: DatabaseAddress, *, create: bool = False) -> None:
+        """Creates the tables only if `create` is set."""
         self.address = address
         self.database = Database(address.conninfo)
-        self._make = make
+        self._create = create
         self._writer: PostgresWriter | None = None
-        self.own_host = "127.0.0.1"
+        self.local_address = "127.0.0.1"
         """The address that this machine reaches PostgreSQL from."""
 
     def __enter__(self) -> Self:
         try:
-            self.own_host = _retry(
-                lambda: require_ledger(self.database, make=self._make), _OPEN_SECONDS_MAX
+            self.local_address = _retry(
+                lambda: prepare_ledger(self.database, create=self._create), _OPEN_SECONDS_MAX
             )
         except NoLedger:
             raise CannotUse(f"there is no ledger in {self.address}") from None
@@ -96,7 +97,7 @@ class ClusterLedger:
         return asyncio.run(self._with_engine(lambda engine: engine.read(operation, command)))
 
     async def _with_engine(self, call: Callable[[PostgresEngine], Awaitable[T]]) -> T:
-        engine = PostgresEngine(_NO_DIRECTORY, self.database)
+        engine = PostgresEngine(NO_DIRECTORY, self.database)
         try:
             return await call(engine)
         finally:

@@ -1,4 +1,4 @@
-"""Moving a store between a data directory and a cluster.
+"""Copying a store between a data directory and a cluster.
 
 The source is not changed. The target is no store before the last step, which is atomic: in
 PostgreSQL a schema gets its name, in a data directory a file does. A migration that was interrupted
@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -19,7 +19,6 @@ from etagere import data_directory, directories
 from etagere.bodies import transfer
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
 from etagere.bodies.objects.interface import ObjectStore
-from etagere.bodies.objects.opening import open_object_store
 from etagere.bodies.segment_files import DIRECTORY_NAME as SEGMENTS_NAME
 from etagere.bodies.transfer import Load, Transfer, Transferred
 from etagere.bodies.transfer_endpoints import FileSource, FileTarget, ObjectSource, ObjectTarget
@@ -29,7 +28,6 @@ from etagere.coordination.interface import CoordinatorUnavailable
 from etagere.coordination.postgres import NodeRegistry, PostgresCoordinator
 from etagere.data_directory import NODE_ID_NAME, CannotUse, raising_cannot_use
 from etagere.engine import ledger
-from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES
 from etagere.engine.interface import Fault, FaultReason, Unknown
 from etagere.engine.loading import PARTIAL_NAME, LedgerLoad, Rows, StoppedLedger, UnknownTable
 from etagere.engine.postgres.connecting import Database
@@ -37,32 +35,20 @@ from etagere.engine.postgres.copying import open_snapshot
 from etagere.engine.postgres.loading import LedgerExists, LoadUnderWay, PostgresLoad
 from etagere.engine.records import COLLECTIONS, ENCODE, Collection
 from etagere.engine.snapshots import Progress
-from etagere.engine.tasks import TASK_HOLDERS
 from etagere.model.accounts import ListAccounts
-from etagere.model.cluster import StoreIdentity
+from etagere.model.cluster import SECRET_BYTES, StoreIdentity
+from etagere.model.ids import ID_BYTES
 from etagere.node.children import ChildFailed, in_child
 from etagere.node.cluster_ledger import ClusterLedger
-from etagere.node.opening import optional_dependencies
-from etagere.node.shared_bodies import SharedBodies, shared_bodies
-from etagere.operations.account_map import CELL_MEMBERSHIPS, MAP_COLLECTIONS
+from etagere.node.shared_bodies import SharedBodies, open_objects, require_bodies, shared_bodies
 from etagere.operations.account_moves import list_account_moves
-from etagere.operations.identity import IDENTITY_KEY, STORE_IDENTITIES, get_identity
+from etagere.operations.all_collections import CLUSTER_COLLECTIONS
+from etagere.operations.identity import IDENTITY_KEY, STORE_IDENTITIES
 from etagere.settings.addresses import BodiesAddress, DatabaseAddress
 
-_ID_BYTES: Final = 16
-_SECRET_BYTES: Final = 32
 _SECONDS_MAX: Final = 60.0
 """How long an object store may take to say whether it is empty."""
 _WORK_NAME: Final = "work"
-_CLUSTER_COLLECTIONS: Final = (
-    TASK_HOLDERS,
-    STORE_IDENTITIES,
-    *MAP_COLLECTIONS,
-    CELL_MEMBERSHIPS,
-    ACCOUNT_MOVES,
-    UNFINISHED_MOVES,
-)
-"""Records of the cluster itself, which are not migrated."""
 _MOVES_PAGE: Final = 1_000
 _EMPTY_NAMES: Final = frozenset({directories.LOCK_NAME, "lost+found", PARTIAL_NAME})
 
@@ -101,8 +87,8 @@ class _CountingLoader:
 def to_cluster(
     directory: Path, address: DatabaseAddress, bodies: BodiesAddress, progress: Progress
 ) -> Migrated:
-    """Copies the store in a data directory to a cluster. Raises `CannotUse`, or `Damaged` if bytes
-    in the data directory are."""
+    """Copies the store in a data directory to a cluster. Raises `CannotUse`, or `ExtentsDamaged`
+    if bytes in the data directory are."""
     _require_source(directory)
     with _raising_cannot_use(address, directory), data_directory.claimed(directory):
         shared = shared_bodies(directory, bodies)
@@ -130,7 +116,7 @@ def _begin(
     """Begins to load a ledger, and reserves the bodies for it. Returns its identity."""
     marker = shared.marker()
     try:
-        incoming = load.begin(os.urandom(_ID_BYTES), str(bodies))
+        incoming = load.begin(os.urandom(ID_BYTES), str(bodies))
     except LedgerExists:
         raise CannotUse(f"there is a ledger in {address}; choose an empty database") from None
     except LoadUnderWay:
@@ -150,7 +136,7 @@ def _begin(
         if incoming.is_new:
             load.abandon()
         raise CannotUse(f"the bodies in {bodies} belong to another ledger")
-    return StoreIdentity(incoming.store_id, os.urandom(_SECRET_BYTES), is_marked=True)
+    return StoreIdentity(incoming.store_id, os.urandom(SECRET_BYTES), is_marked=True)
 
 
 def _load_and_copy(
@@ -165,7 +151,7 @@ def _load_and_copy(
     load.prepare(time.last_stamp)
     loader = _CountingLoader(load, progress)
     for collection in COLLECTIONS.values():
-        if collection not in transfer.COLLECTIONS and collection not in _CLUSTER_COLLECTIONS:
+        if collection not in transfer.COLLECTIONS and collection not in CLUSTER_COLLECTIONS:
             loader.load(collection, source.rows(collection))
     load.load(STORE_IDENTITIES, [(STORE_IDENTITIES.pack(IDENTITY_KEY), ENCODE(identity))])
     copied = asyncio.run(_copy_to(bodies, source, directory, loader.load, identity.id, progress))
@@ -182,7 +168,7 @@ def _is_empty(bodies: BodiesAddress) -> bool:
         return FileTarget(bodies.path, Config()).is_empty()
 
     async def find() -> bytes:
-        async with _opened(bodies) as objects:
+        async with _use_objects(bodies) as objects:
             return b"empty" if await ObjectTarget(objects, Config()).is_empty() else b""
 
     try:
@@ -207,7 +193,7 @@ async def _copy_to(
         copied = await Transfer(source, target, load, owner).run(files, show)
         target.sync()
         return copied
-    async with _opened(bodies) as objects:
+    async with _use_objects(bodies) as objects:
         stored = ObjectTarget(objects, Config())
         await stored.clear()
         return await Transfer(source, stored, load, owner).run(files, show)
@@ -218,13 +204,9 @@ def _body_progress(progress: Progress) -> Callable[[int, int], None]:
 
 
 @contextlib.asynccontextmanager
-async def _opened(bodies: BodiesAddress) -> Any:
-    """Opens an object store."""
-    try:
-        with optional_dependencies():
-            objects: ObjectStore = open_object_store(bodies.url)
-    except ValueError as error:
-        raise CannotUse(f"--bodies {error}") from None
+async def _use_objects(bodies: BodiesAddress) -> AsyncIterator[ObjectStore]:
+    """Opens an object store, and closes it at the end. Raises `CannotUse`."""
+    objects = open_objects(bodies)
     try:
         yield objects
     finally:
@@ -234,17 +216,14 @@ async def _opened(bodies: BodiesAddress) -> Any:
 def to_directory(
     address: DatabaseAddress, bodies: BodiesAddress, directory: Path, progress: Progress
 ) -> Migrated:
-    """Copies the store of a cluster to a data directory. Raises `CannotUse`, or `Damaged` if bytes
-    of the cluster are."""
+    """Copies the store of a cluster to a data directory. Raises `CannotUse`, or `ExtentsDamaged`
+    if bytes of the cluster are."""
     with _raising_cannot_use(address, directory), ClusterLedger(address) as source:
         _require_no_nodes(source)
         _require_no_moves(source)
-        identity = source.read(get_identity, None)
-        shared = shared_bodies(directory, bodies)
-        if identity is None or shared.marker() != identity.id:
-            raise CannotUse(f"the bodies of the ledger in {address} are not in {bodies}")
+        require_bodies(source, shared_bodies(directory, bodies))
         _require_empty(directory)
-        claimed = data_directory.claim(directory, to_restore=True)
+        claimed = data_directory.claim(directory, may_be_incomplete=True)
         try:
             _require_empty(directory)
             return _build(source, bodies, directory, progress)
@@ -309,7 +288,7 @@ def _build(
                 for collection in COLLECTIONS.values():
                     if collection in transfer.COLLECTIONS:
                         work.load(collection, snapshot.rows(collection))
-                    elif collection not in _CLUSTER_COLLECTIONS:
+                    elif collection not in CLUSTER_COLLECTIONS:
                         loader.load(collection, snapshot.rows(collection))
             work.finish(time)
             with StoppedLedger(partial / _WORK_NAME, Config()) as listed:
@@ -341,11 +320,11 @@ async def _copy_from(
 ) -> Transferred:
     target = FileTarget(directory, Config())
     target.clear()
-    work = Transfer(listed, target, load, os.urandom(_ID_BYTES))
+    work = Transfer(listed, target, load, os.urandom(ID_BYTES))
     if bodies.path is not None:
         copied = await work.run(FileSource(bodies.path), _body_progress(progress))
     else:
-        async with _opened(bodies) as objects:
+        async with _use_objects(bodies) as objects:
             copied = await work.run(ObjectSource(objects), _body_progress(progress))
     target.sync()
     return copied

@@ -33,11 +33,11 @@ def optional_dependencies() -> Iterator[None]:
         ) from error
 
 
-def cluster_ledger(address: DatabaseAddress, *, make: bool = False) -> ClusterLedger:
+def cluster_ledger(address: DatabaseAddress, *, create: bool = False) -> ClusterLedger:
     """Returns the ledger in a database; as `ClusterLedger`."""
     with optional_dependencies():
         from etagere.node.cluster_ledger import ClusterLedger  # noqa: PLC0415
-    return ClusterLedger(address, make=make)
+    return ClusterLedger(address, create=create)
 
 
 def prepare_cluster(

@@ -7,6 +7,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -21,8 +22,11 @@ from etagere.coordination.interface import Coordinator
 from etagere.data_directory import CannotUse
 from etagere.engine.interface import Engine
 from etagere.front.storage import Collecting, MaintainedBodyStore
+from etagere.model.cluster import StoreIdentity
 from etagere.node.children import ChildFailed, in_child
+from etagere.node.cluster_ledger import ClusterLedger
 from etagere.node.opening import optional_dependencies
+from etagere.operations.identity import get_identity
 from etagere.protocol.connections.memory import MemoryBudget
 from etagere.settings.addresses import BodiesAddress
 
@@ -135,6 +139,15 @@ class ObjectMarkerReader:
         return await _read_marker(self._objects)
 
 
+def open_objects(address: BodiesAddress) -> ObjectStore:
+    """Opens the object store at an address. Raises `CannotUse`."""
+    try:
+        with optional_dependencies():
+            return open_object_store(address.url)
+    except ValueError as error:
+        raise CannotUse(f"--bodies {error}") from None
+
+
 class ObjectBodies:
     """Bodies in an object store."""
 
@@ -148,7 +161,7 @@ class ObjectBodies:
         return self._use(_read_marker) or None
 
     def open_marker_reader(self) -> Callable[[], bytes | None]:
-        return ObjectMarkerReader(self._opened).read
+        return ObjectMarkerReader(partial(open_objects, self._address)).read
 
     def mark(self, store_id: bytes) -> None:
         async def put(objects: ObjectStore) -> bytes:
@@ -163,7 +176,7 @@ class ObjectBodies:
         a supervisor that starts other processes must not have."""
 
         async def run() -> bytes:
-            objects = self._opened()
+            objects = open_objects(self._address)
             try:
                 return await call(objects)
             finally:
@@ -174,13 +187,6 @@ class ObjectBodies:
         except ChildFailed as error:
             raise CannotUse(f"{self} cannot be used: {error}") from None
 
-    def _opened(self) -> ObjectStore:
-        try:
-            with optional_dependencies():
-                return open_object_store(self._address.url)
-        except ValueError as error:
-            raise CannotUse(f"--bodies {error}") from None
-
     async def open(
         self,
         engine: Engine,
@@ -188,8 +194,16 @@ class ObjectBodies:
         coordinator: Coordinator,
         memory: MemoryBudget | None = None,
     ) -> tuple[MaintainedBodyStore, Callable[[], Collecting]]:
-        store = ObjectBodyStore(self._opened(), engine, coordinator, config, memory)
+        store = ObjectBodyStore(open_objects(self._address), engine, coordinator, config, memory)
         return store, lambda: Collector(engine, store, config)
+
+
+def require_bodies(ledger: ClusterLedger, bodies: SharedBodies) -> StoreIdentity:
+    """Returns the identity of a store. Raises `CannotUse` if these are not its bodies."""
+    identity = ledger.read(get_identity, None)
+    if identity is None or bodies.marker() != identity.id:
+        raise CannotUse(f"the bodies of the ledger in {ledger.address} are not in {bodies}")
+    return identity
 
 
 def shared_bodies(directory: Path, address: BodiesAddress | None) -> SharedBodies:

@@ -101,7 +101,7 @@ class AccountCopier:
         extents.reset_references()
 
     async def run(self) -> None:
-        """Copies everything. Raises `MissingRecord`, `Damaged` or `Fault`."""
+        """Copies everything. Raises `MissingRecord`, `ExtentsDamaged` or `Fault`."""
         resources = find_resources(self._source, self._account)
         if self._only_extents:
             for each in resources:

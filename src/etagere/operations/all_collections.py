@@ -38,3 +38,12 @@ DECLARED_IN: Final = (
     tasks,
     write_checks,
 )
+CLUSTER_COLLECTIONS: Final = (
+    tasks.TASK_HOLDERS,
+    identity.STORE_IDENTITIES,
+    *account_map.MAP_COLLECTIONS,
+    account_map.CELL_MEMBERSHIPS,
+    write_checks.ACCOUNT_MOVES,
+    write_checks.UNFINISHED_MOVES,
+)
+"""Collections that only clusters have. Migrations do not copy them."""

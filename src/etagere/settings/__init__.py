@@ -140,7 +140,7 @@ class Settings:
     accounts: tuple[ConfiguredAccount, ...] = _setting(
         Accounts(),
         (),
-        "an account besides those in the data directory; may be repeated",
+        "an account besides those in the ledger; may be repeated",
         flag="--account",
     )
     premium_file_accounts: frozenset[str] = _setting(

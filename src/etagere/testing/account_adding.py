@@ -23,7 +23,7 @@ def add(directory: Path, name: str) -> bytes:
 
 
 def _run(directory: Path, command: AddAccount) -> None:
-    # Not the loop of the application's policy, which may have other ideas.
+    # Not the loop of the application's policy, which may return a loop that does not support this.
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
         runner.run(_write(directory, command))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from etagere.bodies.audit.walk import check
-from etagere.bodies.objects.stored import StoredObjects
+from etagere.bodies.objects.audited_objects import AuditedObjects
 from tests.bodies.object_stores.drivers import DirectoryObjectStore
 from tests.model.consistency import OBJECTS_NAME
 from tests.model.front_ends import SMALL, StoreCluster, noise
@@ -74,8 +74,8 @@ def test_damaged_objects(
     cluster.require_clean()
     directory = cluster.directory / OBJECTS_NAME
     damage(sorted(directory.iterdir()))
-    open_stored = partial(StoredObjects, partial(DirectoryObjectStore, directory))
+    open_segments = partial(AuditedObjects, partial(DirectoryObjectStore, directory))
     for is_fast, expected in ((True, fast), (False, full)):
-        report = check(cluster.directory, SMALL, fast=is_fast, open_stored=open_stored)
+        report = check(cluster.directory, SMALL, fast=is_fast, open_segments=open_segments)
         assert [found.kind.name for found in report.findings] == expected
         assert all("segments/" in found.where for found in report.findings)

@@ -162,18 +162,18 @@ def test_readers_without_memory_fetch_little_at_a_time(tmp_path: Path) -> None:
     async def scenario(bodies: BodiesInObjects) -> None:
         data = noise(1, 12 * MIB)
         body = await upload(bodies, data)
-        for take, give_back in (
-            (bodies.store.memory.take, bodies.store.memory.give_back),
+        for reserve, release in (
+            (bodies.store.memory.reserve, bodies.store.memory.release),
             (budget.reserve, budget.release),
         ):
             bodies.driver.under_way_max.clear()
             bodies.driver.fetched.clear()
-            size = 32 * MIB if take == budget.reserve else 16 * MIB
-            assert take(size)
+            size = 32 * MIB if reserve == budget.reserve else 16 * MIB
+            assert reserve(size)
             assert await read(bodies.store, body) == data
             assert bodies.driver.under_way_max["get"] == 1
             assert max(bodies.driver.fetched) == FETCH_BYTES_MIN
-            give_back(size)
+            release(size)
 
     run(tmp_path, scenario, CONFIG, budget=budget)
     assert budget.used_bytes == 0

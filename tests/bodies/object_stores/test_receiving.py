@@ -31,7 +31,7 @@ def test_bodies_arrive_in_pieces(
 ) -> None:
     async def scenario(bodies: BodiesInObjects) -> None:
         taken = 32 * MIB if without_memory else 0
-        assert bodies.store.memory.take(taken)
+        assert bodies.store.memory.reserve(taken)
         arriving = FakeRequestBody(noise(1, size), steps)
         async with bodies.store.writer(size, md5=True) as writer:
             await writer.append_body(arriving)
@@ -40,7 +40,7 @@ def test_bodies_arrive_in_pieces(
         assert (body.length, body.crc) == (size, crc64nvme(arriving.data))
         assert await read(bodies.store, body) == arriving.data
         assert None not in arriving.returned
-        bodies.store.memory.give_back(taken)
+        bodies.store.memory.release(taken)
         arriving.pipe.sender.close()
 
     run(tmp_path, scenario, CONFIG)

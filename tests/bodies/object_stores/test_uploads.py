@@ -101,13 +101,13 @@ def test_an_upload_holds_three_objects_at_most(tmp_path: Path) -> None:
 
 def test_uploads_without_memory_go_on_with_short_objects(tmp_path: Path) -> None:
     async def scenario(bodies: BodiesInObjects) -> None:
-        assert bodies.store.memory.take(16 * MIB)
+        assert bodies.store.memory.reserve(16 * MIB)
         datas = [noise(number, 5 * MIB) for number in range(3)]
         assert await asyncio.gather(
             *(write(bodies.store, data, len(data)) for data in datas)
         ) == datas  # fmt: skip
         assert max(bodies.driver.sizes) == MIB
-        bodies.store.memory.give_back(16 * MIB)
+        bodies.store.memory.release(16 * MIB)
 
     run(tmp_path, scenario, LARGE)
 

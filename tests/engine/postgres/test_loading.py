@@ -19,7 +19,7 @@ from etagere.engine.postgres.connecting import Database
 from etagere.engine.postgres.copying import open_snapshot
 from etagere.engine.postgres.groups import PostgresWriter
 from etagere.engine.postgres.loading import LedgerExists, LoadUnderWay, PostgresLoad
-from etagere.engine.postgres.opening import LedgerIncomplete, NoLedger, require_ledger
+from etagere.engine.postgres.opening import LedgerIncomplete, NoLedger, prepare_ledger
 from etagere.engine.records import ENCODE
 from etagere.model.base import Command, Part
 from tests.engine.samples import ITEMS, Item
@@ -97,9 +97,9 @@ def test_a_load_is_exclusive_and_all_or_nothing(database: Database) -> None:
             other.begin(b"other", "bodies")
         load.prepare(1)
         load.load(ITEMS, [(ITEMS.pack(("a",)), ENCODE(Item("a")))])
-        for make in (True, False):
+        for create in (True, False):
             with pytest.raises(LedgerIncomplete):
-                require_ledger(database, make=make)
+                prepare_ledger(database, create=create)
     # Interrupted: the next one starts over, with the id that the bodies may have already.
     with loading(database) as load:
         assert load.begin(b"third", "elsewhere") == (b"id", "bodies", False)
@@ -116,7 +116,7 @@ def test_an_abandoned_load_leaves_nothing(database: Database) -> None:
         load.begin(b"id", "bodies")
         load.abandon()
     with pytest.raises(NoLedger):
-        require_ledger(database, make=False)
+        prepare_ledger(database, create=False)
 
 
 def test_only_an_empty_schema_is_replaced(database: Database) -> None:
@@ -134,5 +134,5 @@ def test_only_an_empty_schema_is_replaced(database: Database) -> None:
         assert not load.begin(b"id", "bodies").is_new
         load.prepare(1)
         load.finish(time)
-    require_ledger(database, make=False)
+    prepare_ledger(database, create=False)
     assert not NodeRegistry(database.connection_string).list()

@@ -764,7 +764,7 @@ def test_conditions_on_a_source_are_evaluated_first(new: NewBlob, operation: str
 def test_conditions_on_a_source_are_evaluated_before_its_range(
     new: NewBlob, pending: Blob, operation: str
 ) -> None:
-    """A source that was replaced by a shorter one is recognised by its ETag."""
+    """A source that was replaced by a shorter one is recognized by its ETag."""
     kind, comp, headers = FROM_URL[operation]
     headers = tuple(header for header in headers if header[0] != "x-ms-source-range")
     headers += (("x-ms-source-range", "bytes=1024-1535"),)

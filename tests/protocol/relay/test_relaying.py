@@ -15,7 +15,7 @@ from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import Request, Response
 from etagere.protocol.relay.connections import Sender
 from etagere.protocol.relay.node_connection import _READ_BYTES_MAX, RESPONSE_BYTES_MAX
-from etagere.protocol.relay.relaying import may_repeat
+from etagere.protocol.relay.relaying import is_safe_request
 from tests.loops import until
 from tests.protocol.http.harness import get, hello, on_loops, put, put_chunks
 from tests.protocol.http.harness import head as request_lines
@@ -363,4 +363,4 @@ def test_requests_that_may_be_sent_again(
     service: str, method: str, target: bytes, is_safe: bool
 ) -> None:
     request = cast("Request", SimpleNamespace(method=method, target=target))
-    assert may_repeat(service, request) is is_safe
+    assert is_safe_request(service, request) is is_safe

@@ -5,14 +5,14 @@ from __future__ import annotations
 from awscrt.checksums import crc64nvme
 
 from etagere.bodies.audit import findings as kinds
+from etagere.bodies.audit.audited_segments import AuditedSegments, CannotRead
 from etagere.bodies.audit.extents import where_of
 from etagere.bodies.audit.snapshot import Audit
-from etagere.bodies.audit.stored import CannotRead, StoredSegments
 from etagere.bodies.contents import EXTENTS
 from etagere.model.bodies import Extent
 
 
-def check_bytes(audit: Audit, stored: StoredSegments) -> None:
+def check_bytes(audit: Audit, stored: AuditedSegments) -> None:
     """Reads and verifies all extents. What is missing has been reported before."""
     done, total = 0, audit.report.extent_bytes
     for packed, (number, offset), extent, _ in audit.rows(EXTENTS, first_time=False):
@@ -24,7 +24,7 @@ def check_bytes(audit: Audit, stored: StoredSegments) -> None:
         audit.progress("bytes", done, total)
 
 
-def _find_damage(stored: StoredSegments, number: int, offset: int, extent: Extent) -> str:
+def _find_damage(stored: AuditedSegments, number: int, offset: int, extent: Extent) -> str:
     """Returns what is wrong with the bytes of an extent; "" if they are intact."""
     crc = 0
     try:

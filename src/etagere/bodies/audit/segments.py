@@ -10,11 +10,11 @@ from itertools import groupby
 from typing import NamedTuple
 
 from etagere.bodies.audit import findings as kinds
+from etagere.bodies.audit.audited_segments import AuditedSegments
 from etagere.bodies.audit.extents import where_of
 from etagere.bodies.audit.findings import LedgerRemedy
 from etagere.bodies.audit.remedies import SetDeadTotal, set_dead_total
 from etagere.bodies.audit.snapshot import Audit
-from etagere.bodies.audit.stored import StoredSegments
 from etagere.bodies.contents import (
     COUNTED_DEAD,
     COUNTERS,
@@ -59,7 +59,7 @@ class _Layout:
     """Whether anything refers to bytes of the segment, with or without a record of the extent."""
 
 
-def check_segments(audit: Audit, stored: StoredSegments, names: dict[str, int]) -> None:
+def check_segments(audit: Audit, stored: AuditedSegments, names: dict[str, int]) -> None:
     """Compares every segment with its extents and with what is stored. `names` are what was stored
     before the snapshot: each segment had a record then."""
     segments: dict[int, Segment | None] = {}
@@ -96,7 +96,7 @@ def check_segments(audit: Audit, stored: StoredSegments, names: dict[str, int]) 
 
 def _compare_total(
     audit: Audit,
-    stored: StoredSegments,
+    stored: AuditedSegments,
     number: int,
     segment: Segment | None,
     layout: _Layout,
@@ -113,7 +113,7 @@ def _compare_total(
 
 
 def _find_wrong_total(
-    audit: Audit, stored: StoredSegments, number: int, dead_bytes: int, total: int
+    audit: Audit, stored: AuditedSegments, number: int, dead_bytes: int, total: int
 ) -> None:
     where = stored.where(number)
     what = f"{dead_bytes} bytes are dead, but {total} were counted"
@@ -153,7 +153,7 @@ def _runs(audit: Audit) -> Iterator[_Run]:
 
 def _summarize(
     audit: Audit,
-    stored: StoredSegments,
+    stored: AuditedSegments,
     number: int,
     runs: Iterator[_Run],
     segment: Segment | None,
@@ -200,7 +200,7 @@ def _counted(segment: Segment | None) -> tuple[int, int]:
 
 
 def _compare_with_stored(
-    audit: Audit, stored: StoredSegments, number: int, segment: Segment | None, layout: _Layout
+    audit: Audit, stored: AuditedSegments, number: int, segment: Segment | None, layout: _Layout
 ) -> None:
     where = stored.where(number)
     size = stored.size(number)
@@ -229,7 +229,7 @@ def _compare_with_stored(
 
 
 def _compare_sealed(
-    audit: Audit, stored: StoredSegments, number: int, segment: Segment, layout: _Layout
+    audit: Audit, stored: AuditedSegments, number: int, segment: Segment, layout: _Layout
 ) -> None:
     where = stored.where(number)
     size = stored.size(number)
@@ -247,7 +247,7 @@ def _compare_sealed(
             audit.suspect(kinds.FILE_TOO_LONG, where, what, truncation)
 
 
-def _find_unknown(audit: Audit, stored: StoredSegments, number: int, layout: _Layout) -> None:
+def _find_unknown(audit: Audit, stored: AuditedSegments, number: int, layout: _Layout) -> None:
     """Reports extents or dead space of a segment without a record."""
     where = stored.where(number)
     if layout.extents:
@@ -262,7 +262,7 @@ def _find_unknown(audit: Audit, stored: StoredSegments, number: int, layout: _La
 
 
 def _check_names(
-    audit: Audit, stored: StoredSegments, names: dict[str, int], known: set[int], last: int
+    audit: Audit, stored: AuditedSegments, names: dict[str, int], known: set[int], last: int
 ) -> None:
     for name, size in sorted(names.items()):
         where = f"{DIRECTORY_NAME}/{name}"

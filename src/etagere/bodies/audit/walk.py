@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from etagere.bodies.audit import contents, extents, maps, segments
+from etagere.bodies.audit.audited_segments import AuditedFiles, AuditedSegments
 from etagere.bodies.audit.checksums import check_bytes
 from etagere.bodies.audit.findings import Report
 from etagere.bodies.audit.indexes import Index, check_indexes
@@ -18,7 +19,6 @@ from etagere.bodies.audit.snapshot import (
     check_tables,
     require_ledger,
 )
-from etagere.bodies.audit.stored import StoredFiles, StoredSegments
 from etagere.bodies.contents import (
     BLOCK_LISTS,
     CHUNK_SHARERS,
@@ -86,10 +86,10 @@ def check(
     indexes: Sequence[Index] = (),
     audits: Sequence[tuple[Callable[[Audit], None], str]] = (),
     progress: Progress = _no_progress,
-    open_stored: Callable[[], StoredSegments] | None = None,
+    open_segments: Callable[[], AuditedSegments] | None = None,
 ) -> Report:
     """Checks a data directory; with `fast`, without the bytes of the segments. `indexes` describes
-    the indexes to check, and `audits` are further parts with their names. `open_stored` opens the
+    the indexes to check, and `audits` are further parts with their names. `open_segments` opens the
     segments, if they are not in the directory. A server may be running.
 
     Raises `CannotCheck`, `NotALedger` or `SchemaTooNew` if the directory cannot be checked.
@@ -104,7 +104,7 @@ def check(
         # Like every reader, the check pins first, so that the segments of its snapshot stay on
         # disk.
         with coordinator.pin():
-            stored = StoredFiles(directory) if open_stored is None else open_stored()
+            stored = AuditedFiles(directory) if open_segments is None else open_segments()
             with closing(stored):
                 names = stored.list()
                 with closing(Audit(directory, config or Config(), progress, stored.where)) as audit:
@@ -119,7 +119,7 @@ _Part = tuple[Callable[[Audit], None], str]
 
 
 def _parts(
-    stored: StoredSegments,
+    stored: AuditedSegments,
     names: dict[str, int],
     indexes: Sequence[Index],
     audits: Sequence[_Part],
@@ -142,7 +142,7 @@ def _parts(
     )
 
 
-def _walk(audit: Audit, parts: Sequence[_Part], read_from: StoredSegments | None) -> Report:
+def _walk(audit: Audit, parts: Sequence[_Part], read_from: AuditedSegments | None) -> Report:
     """Runs the parts of a check. `read_from` are the segments whose bytes are verified."""
     audit.attempt(check_database, "pages")
     try:

@@ -26,8 +26,8 @@ class BufferMemory:
         self._budget = budget
         self.used_bytes = 0
 
-    def take(self, size: int) -> bool:
-        """Takes memory if there is enough; returns whether it did."""
+    def reserve(self, size: int) -> bool:
+        """Reserves memory if there is enough; returns whether it did."""
         if self.used_bytes + size > self._bytes_max:
             return False
         if self._budget is not None and not self._budget.reserve_spare(size):
@@ -35,7 +35,7 @@ class BufferMemory:
         self.used_bytes += size
         return True
 
-    def give_back(self, size: int) -> None:
+    def release(self, size: int) -> None:
         self.used_bytes -= size
         if size and self._budget is not None:
             self._budget.release(size)

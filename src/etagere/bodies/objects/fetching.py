@@ -120,7 +120,7 @@ class _Pending(NamedTuple):
     step: Step
     task: asyncio.Task[bytes] | None
     """Returns the bytes of a fetch."""
-    counted: int
+    reserved_bytes: int
     """The memory that was taken for it."""
 
     @property
@@ -162,7 +162,7 @@ class ReadAhead:
                 self._start_fetches()
                 if not self._pending:
                     return
-                step, task, counted = self._pending[0]
+                step, task, reserved_bytes = self._pending[0]
                 data = b"" if task is None else await task
                 self._pending.popleft()
                 began = time.monotonic()
@@ -170,11 +170,11 @@ class ReadAhead:
                     # The bytes are in memory until they are sent.
                     yield step, data
                 finally:
-                    self._memory.give_back(counted)
+                    self._memory.release(reserved_bytes)
                 reader_seconds = time.monotonic() - began
         finally:
-            for _, task, counted in self._pending:
-                self._memory.give_back(counted)
+            for _, task, reserved_bytes in self._pending:
+                self._memory.release(reserved_bytes)
                 if task is not None and not task.cancel() and not task.cancelled():
                     task.exception()  # one that nobody waits for any more is not reported
 
@@ -185,14 +185,14 @@ class ReadAhead:
             if fetches and (len(fetches) >= FETCHES_MAX or ahead_bytes >= self._window_bytes):
                 return
             length = max(FETCH_BYTES_MIN, self._window_bytes // FETCHES_MAX)
-            counted = length if self._memory.take(length) else 0
-            if not counted:
+            reserved_bytes = length if self._memory.reserve(length) else 0
+            if not reserved_bytes:
                 if fetches:
                     return
                 length = FETCH_BYTES_MIN
             step = self._cursor.next(length)
-            needed = min(counted, step.length) if isinstance(step, Fetch) else 0
-            self._memory.give_back(counted - needed)
+            needed = min(reserved_bytes, step.length) if isinstance(step, Fetch) else 0
+            self._memory.release(reserved_bytes - needed)
             if step is None:
                 self._is_at_end = True
                 return

@@ -51,7 +51,7 @@ class ObjectStore(Protocol):
         ...
 
     async def get(self, name: str, offset: int, length: int) -> bytes:
-        """Returns a range of an object: `length` bytes, or fewer at its end, or none behind it.
+        """Returns a range of an object: `length` bytes, or fewer at its end, or none past it.
         Raises `ObjectMissing`."""
         ...
 
@@ -65,7 +65,7 @@ class ObjectStore(Protocol):
         ...
 
     def names(self, prefix: str) -> AsyncIterator[str]:
-        """Yields the names that `list` would, which some stores find without the sizes only."""
+        """Yields the names that `list` would: some stores list names much faster without sizes."""
         ...
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
 """The driver for RADOS, the object store of Ceph, on librados.
 
-librados repeats requests when OSDs fail, and OSDs recognise repetitions, so the driver does not
+librados repeats requests when OSDs fail, and OSDs recognize repetitions, so the driver does not
 retry.
 
 RADOS cannot list by prefix: it lists whole pools, at the cost of reading every name in them. The
@@ -42,7 +42,7 @@ from etagere.engine.interface import Fault, FaultReason
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS: Final = 5
-"""How much later than librados calls give up."""
+"""How much longer a call waits than librados itself."""
 _OPERATIONS_MAX: Final = 256
 """The operations under way, including those whose callers do not wait any more."""
 _OPERATIONS_PER_CALL_MAX: Final = 64
@@ -157,7 +157,7 @@ class RadosObjectStore:
 
     async def _pages(self, prefix: str) -> AsyncIterator[Sequence[str]]:
         """Yields the names of the objects of the pool that have a prefix."""
-        objects = (await self._connected()).pool.list_objects()
+        objects = (await self._wait_for_connection()).pool.list_objects()
         start = self._prefix + prefix
         while page := await self._in_thread(_next_names, objects, self._timeouts.operation):
             yield [name.removeprefix(self._prefix) for name in page if name.startswith(start)]
@@ -170,9 +170,9 @@ class RadosObjectStore:
         """Runs an operation; returns its return value, negative for errors, and what it found."""
         try:
             async with asyncio.timeout(sum(self._timeouts) + _GRACE_SECONDS):
-                connection = await self._connected()
+                connection = await self._wait_for_connection()
                 await self._slots.acquire()
-                answer = await self._started(connection, start, in_thread=in_thread)
+                answer = await self._start(connection, start, in_thread=in_thread)
         except TimeoutError:
             raise Fault(FaultReason.UNAVAILABLE, f"RADOS, {what}: no answer in time") from None
         if answer[0] == _BLOCKLISTED and self._connection is connection:
@@ -180,7 +180,7 @@ class RadosObjectStore:
             self._abandoned.append(connection)  # others may still wait for its answers
         return answer
 
-    def _started(
+    def _start(
         self, connection: Connection, start: Callable[[Any, Completed], None], *, in_thread: bool
     ) -> asyncio.Future[tuple[int, object]]:
         """Starts an operation, which has a slot until it ends, even if nobody waits for it."""
@@ -221,7 +221,7 @@ class RadosObjectStore:
 
     # Connections
 
-    async def _connected(self) -> Connection:
+    async def _wait_for_connection(self) -> Connection:
         while self._connection is None:
             if self._connecting is None:
                 self._connecting = asyncio.create_task(self._connect())

@@ -75,7 +75,7 @@ class S3Address:
     profile: str = "default"
     is_virtual_hosted: bool | None = None
     """Whether the bucket is part of the host name; None: only on AWS."""
-    overwrites: bool = False
+    lacks_conditional_put: bool = False
     """Whether the store cannot refuse to overwrite objects."""
 
 
@@ -202,7 +202,7 @@ class S3ObjectStore:
             retry_config={"max_retries": 0, "retry_timeout": timedelta(0)},
             **options,
         )
-        self._overwrites = address.overwrites
+        self._lacks_conditional_put = address.lacks_conditional_put
 
     async def put(self, name: str, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
         size = sum(map(len, buffers))
@@ -217,7 +217,7 @@ class S3ObjectStore:
                     self._store,
                     name,
                     parts[0] if len(parts) == 1 else parts,
-                    mode="overwrite" if self._overwrites else "create",
+                    mode="overwrite" if self._lacks_conditional_put else "create",
                     use_multipart=False,
                 )
             except (AlreadyExistsError, PreconditionError):
@@ -245,7 +245,7 @@ class S3ObjectStore:
                     raise Fault(FaultReason.FAILED, "the bucket does not exist") from None
                 raise ObjectMissing(name) from None
             except BaseError as error:
-                if _is_behind_end(error):
+                if _is_past_end(error):
                     return b""
                 raise
 
@@ -312,7 +312,7 @@ class S3ObjectStore:
         raise fault
 
 
-def _is_behind_end(error: BaseError) -> bool:
+def _is_past_end(error: BaseError) -> bool:
     text = str(error)
     return "InvalidRange" in text or "416 Range" in text or "starts at" in text
 

@@ -28,12 +28,14 @@ Put = Callable[[str, Sequence[Buffer]], Awaitable[None]]
 class PendingObject:
     """An object of a segment, from its reservation until no upload refers to it any more."""
 
-    def __init__(self, index: int, length: int, counted: int = 0, *, is_pack: bool = False) -> None:
+    def __init__(
+        self, index: int, length: int, reserved_bytes: int = 0, *, is_pack: bool = False
+    ) -> None:
         self.index = index
         self.length = length
         """The number of bytes that were reserved in it."""
-        self.counted = counted
-        """How much memory was taken for it."""
+        self.reserved_bytes = reserved_bytes
+        """How much memory was reserved for it."""
         self.is_pack = is_pack
         self.filled = 0
         """The number of bytes that were written to it."""
@@ -62,11 +64,11 @@ class PendingObject:
 class ObjectSegment(WritableSegment):
     """A segment of objects that this process appends to."""
 
-    def __init__(self, number: int, put: Put, give_back: Callable[[int], None]) -> None:
-        """`give_back` returns memory that was taken for an object."""
+    def __init__(self, number: int, put: Put, release_memory: Callable[[int], None]) -> None:
+        """`release_memory` releases memory that was reserved for an object."""
         super().__init__(number)
         self._put = put
-        self._give_back = give_back
+        self._release_memory = release_memory
         self.objects = 0
         """How many objects it has, including those that are not put yet."""
         self.has_failed_puts = False
@@ -78,9 +80,9 @@ class ObjectSegment(WritableSegment):
 
     # Reserving and filling
 
-    def open_object(self, length: int, counted: int) -> int:
+    def open_object(self, length: int, reserved_bytes: int) -> int:
         """Begins an object for one upload; returns the offset of its first byte."""
-        pending = PendingObject(self._next_index(), length, counted)
+        pending = PendingObject(self._next_index(), length, reserved_bytes)
         self._refer_to(pending, length)
         return pending.index << INDEX_SHIFT
 
@@ -172,9 +174,9 @@ class ObjectSegment(WritableSegment):
     def _free(self, pending: PendingObject) -> None:
         pending.buffers = []
         pending.space = None
-        if pending.counted:
-            self._give_back(pending.counted)
-            pending.counted = 0
+        if pending.reserved_bytes:
+            self._release_memory(pending.reserved_bytes)
+            pending.reserved_bytes = 0
 
     # Waiting
 

@@ -18,8 +18,8 @@ from etagere.bodies.objects.buffers import Budget, BufferMemory
 from etagere.bodies.objects.interface import ObjectExists, ObjectStore
 from etagere.bodies.objects.names import OBJECTS_PER_SEGMENT_MAX
 from etagere.bodies.objects.reading import ObjectBodyReader
+from etagere.bodies.objects.segment_objects import SegmentObjects
 from etagere.bodies.objects.segments import PACK_BYTES, Buffer, ObjectSegment
-from etagere.bodies.objects.storage import SegmentObjects
 from etagere.bodies.own_segments import OwnSegments
 from etagere.bodies.receiving import receive_to_memory
 from etagere.bodies.store import LentSocket
@@ -42,8 +42,8 @@ _QUEUE_SECONDS_MAX: Final = 30.0
 """How long a request waits for its turn: no longer than one request may take."""
 _UNCOUNTED_BYTES: Final = 1 * MIB
 """What an upload may always hold: requests are counted with as much."""
-_MEMORY_SHARE: Final = 4
-"""The fraction of the memory budget of a server, 1/4, that each process may use in addition."""
+_BUDGET_DIVISOR: Final = 4
+"""Each process may use this fraction of the memory budget of a server, 1/4, in addition."""
 _QUICK_BYTES: Final = 64 * KIB
 _THREADS: Final = max(2, len(os.sched_getaffinity(0)))
 
@@ -92,7 +92,7 @@ class ObjectBodyStore:
         self.coordinator = coordinator
         self._config = config or Config()
         self._object_bytes = min(_OBJECT_BYTES, self._config.piece_bytes_max)
-        self.memory = BufferMemory(self._config.memory_budget_bytes // _MEMORY_SHARE, budget)
+        self.memory = BufferMemory(self._config.memory_budget_bytes // _BUDGET_DIVISOR, budget)
         self._threads = ThreadPoolExecutor(_THREADS, "bodies")
         self.storage = SegmentObjects(objects, self.get, self.memory)
         self._puts = _RequestLimit(_PUTS_MAX)
@@ -127,12 +127,12 @@ class ObjectBodyStore:
         reclaims: bool = False,
     ) -> Reserved[ObjectSegment]:
         await _wait_for_puts(earlier, _OBJECTS_PER_UPLOAD_MAX)
-        counted = 0
+        reserved_bytes = 0
         if not reclaims:
             length = min(length, self._object_bytes)
             if length > _UNCOUNTED_BYTES or earlier:
-                if self.memory.take(length):
-                    counted = length
+                if self.memory.reserve(length):
+                    reserved_bytes = length
                 else:
                     # The upload goes on with short objects, one at a time.
                     await _wait_for_puts(earlier, 1)
@@ -140,9 +140,9 @@ class ObjectBodyStore:
         try:
             segment = await self._usable_segment(length)
         except BaseException:
-            self.memory.give_back(counted)
+            self.memory.release(reserved_bytes)
             raise
-        return Reserved(segment, segment.open_object(length, counted), length)
+        return Reserved(segment, segment.open_object(length, reserved_bytes), length)
 
     async def add(self, data: bytes, *, reclaims: bool = False) -> Reserved[ObjectSegment]:
         segment = await self._usable_segment(len(data))
@@ -161,7 +161,7 @@ class ObjectBodyStore:
         )
 
     async def _create_segment(self, number: int) -> ObjectSegment:
-        return ObjectSegment(number, self._put, self.memory.give_back)
+        return ObjectSegment(number, self._put, self.memory.release)
 
     async def _put(self, name: str, buffers: Sequence[Buffer]) -> None:
         async with self._puts:

@@ -77,7 +77,7 @@ _FORGET: Final = """
 """
 
 
-class NoLedger(Exception):
+class NoCluster(Exception):
     """The database has no ledger, so there can be no nodes."""
 
 
@@ -147,7 +147,7 @@ class NodeStatusReader:
 
 class NodeRegistry:
     """The nodes of a cluster in its database. Methods wait for the database, and may raise
-    `CoordinatorUnavailable`; all but `register` raise `NoLedger` if the database is not that of a
+    `CoordinatorUnavailable`; all but `register` raise `NoCluster` if the database is not that of a
     cluster."""
 
     def __init__(self, dsn: str, *, schema: str = postgresql.SCHEMA) -> None:
@@ -165,19 +165,19 @@ class NodeRegistry:
             "addresses": msgspec.json.encode(addresses).decode(),
             "version": version,
         }
-        with self._connected(may_create=True) as connection:
+        with self._connect(may_create=True) as connection:
             if connection.execute(_REGISTER, columns).fetchone() is None:
                 raise NodeInUse(f"another node named {name} is running; choose another name")
 
     def list(self) -> list[Node]:
         """Returns all nodes by name, including those that are gone."""
-        with self._connected() as connection:
+        with self._connect() as connection:
             cursor = connection.cursor(row_factory=kwargs_row(_node))
             return cursor.execute(_LIST, {"file": FILE_TASK}).fetchall()
 
     def running(self) -> tuple[str, ...]:
         """Returns the names of the nodes of which a process is a member of the cluster."""
-        with self._connected() as connection:
+        with self._connect() as connection:
             return tuple(name for (name,) in connection.execute(_RUNNING))
 
     def drain(self, name: str) -> None:
@@ -198,19 +198,19 @@ class NodeRegistry:
             raise
 
     def _change(self, statement: str, parameters: Mapping[str, object]) -> None:
-        with self._connected() as connection:
+        with self._connect() as connection:
             if connection.execute(statement.encode(), parameters).fetchone() is None:
                 raise NoSuchNode(f"there is no node named {parameters['name']}")
 
     @contextmanager
-    def _connected(self, *, may_create: bool = False) -> Iterator[BoundedConnection]:
+    def _connect(self, *, may_create: bool = False) -> Iterator[BoundedConnection]:
         """Connects. `may_create`: whether the database may be changed although it has no ledger."""
         try:
             with postgresql.connect(
                 self._dsn, "etagere nodes", self._schema, answer_seconds_max=ANSWER_SECONDS_MAX
             ) as connection:
                 if not may_create and not fetch_value(connection, statements.IS_CLUSTER):
-                    raise NoLedger
+                    raise NoCluster
                 statements.create_tables(connection, self._schema)
                 yield connection
         except psycopg.Error as error:

@@ -26,19 +26,19 @@ class LedgerIncomplete(Exception):
     """A ledger is being loaded into the database, or that was interrupted."""
 
 
-def require_ledger(database: Database, *, make: bool) -> str:
-    """Returns the address that this machine reaches the ledger from. Creates the tables only if
-    `make` is set. Raises `NoLedger`, `LedgerIncomplete`, `Fault` or `SchemaTooNew`."""
+def prepare_ledger(database: Database, *, create: bool) -> str:
+    """Creates the tables if `create` is set, and returns the address that this machine reaches the
+    ledger from. Raises `NoLedger`, `LedgerIncomplete`, `Fault` or `SchemaTooNew`."""
     connection = connect_writer(database)
     try:
         with connection:
             if not schema.has_tables(connection):
                 _require_no_load(connection, database.schema)
-                if not make:
+                if not create:
                     raise NoLedger
-            if make:
+            if create:
                 schema.create(connection, database.schema)
-            return _own_host(connection)
+            return _local_address(connection)
     except psycopg.Error as error:
         raise Fault(FaultReason.UNAVAILABLE, describe(error)) from None
 
@@ -49,7 +49,7 @@ def _require_no_load(connection: psycopg.Connection[Any], name: str) -> None:
         raise LedgerIncomplete
 
 
-def _own_host(connection: psycopg.Connection[Any]) -> str:
+def _local_address(connection: psycopg.Connection[Any]) -> str:
     """Returns the address of this end of a connection; loopback if it is a UNIX socket."""
     with socket.socket(fileno=socket.dup(connection.fileno())) as own:
         if own.family == socket.AF_UNIX:

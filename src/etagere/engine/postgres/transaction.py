@@ -124,7 +124,7 @@ class GroupTransaction:
             pipeline.send(_LIMIT_LOCKING)
         sent = Acquisition(pipeline, self.look_up, skip_locked=skip).send(wanted)
         if is_limited:
-            pipeline.send(_UNLIMITED)  # a COMMIT must not be canceled
+            pipeline.send(_UNLIMITED)  # a COMMIT must not be cancelled
         pipeline.send(fence_and_requests_sql(self._clock))
         asked_at = self.elapsed()
         results = self._receive_locks() if is_limited else pipeline.receive()

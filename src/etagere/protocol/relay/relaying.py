@@ -72,7 +72,7 @@ class Relay:
         """Returns the response of a cell to a request. Raises `Fault` if the request was not
         carried out, `Unknown` if that is not known, and what reading its body raises."""
         sender = Sender(service, request.client, request.secure)
-        is_safe = may_repeat(service, request)
+        is_safe = is_safe_request(service, request)
         reads_source = b"x-ms-copy-source" in request.fields
         used, received = await self._send(
             cell,
@@ -110,7 +110,7 @@ class Relay:
         response_seconds_max: float,
     ) -> tuple[CellConnection, ResponseHead]:
         for _ in range(_ATTEMPTS_MAX):
-            used = await self._connected(cell, sender)
+            used = await self._connect(cell, sender)
             connection = used.connection
             try:
                 received = await connection.request(method, head, body, response_seconds_max)
@@ -125,7 +125,7 @@ class Relay:
                 raise Unknown(f"cell {cell}: {gone}") from None
         raise Fault(FaultReason.UNAVAILABLE, f"cell {cell}: {_ATTEMPTS_MAX} nodes are gone")
 
-    async def _connected(self, cell: str, sender: Sender) -> CellConnection:
+    async def _connect(self, cell: str, sender: Sender) -> CellConnection:
         kept = self._connections.take_idle(cell, sender)
         if kept is not None:
             return kept
@@ -174,8 +174,8 @@ async def _chunks(used: CellConnection) -> AsyncIterator[bytes]:
         raise OSError(f"node {used.node} of cell {used.cell} is gone: {gone}") from None
 
 
-def may_repeat(service: str, request: Request) -> bool:
-    """Returns whether a request changes nothing, so that it can be repeated. Get Messages hides
+def is_safe_request(service: str, request: Request) -> bool:
+    """Returns whether a request changes nothing, so that it may be repeated. Get Messages hides
     the messages that it returns. A path with escapes may be one of Get Messages."""
     path = request.target.partition(b"?")[0].lower()
     may_hide_messages = service == "queue" and (b"/messages" in path or b"%" in path)

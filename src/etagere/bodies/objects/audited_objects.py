@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
+from etagere.bodies.audit.audited_segments import READ_BYTES, CannotRead
 from etagere.bodies.audit.findings import Remedy
 from etagere.bodies.audit.snapshot import CannotCheck
-from etagere.bodies.audit.stored import READ_BYTES, CannotRead
 from etagere.bodies.objects.interface import ObjectMissing, ObjectStore
 from etagere.bodies.objects.names import (
     INDEX_SHIFT,
@@ -24,7 +24,7 @@ from etagere.engine.interface import Fault
 T = TypeVar("T")
 
 
-class StoredObjects:
+class AuditedObjects:
     """Segments that are objects in an object store."""
 
     noun = "objects"

@@ -9,10 +9,10 @@ from etagere.cli import CommandError
 from etagere.cli.stores import Store, raising_command_error
 from etagere.model.accounts import BUILT_IN
 from etagere.model.cells import MoveState, SetAccountCell, UnregisterCellNode
+from etagere.node.cell_membership import require_cell
 from etagere.node.opening import cluster_ledger
 from etagere.operations.account_map import (
     get_account_cell,
-    get_cell_membership,
     set_account_cell,
     unregister_cell_node,
 )
@@ -20,7 +20,7 @@ from etagere.operations.account_moves import locate_account
 from etagere.settings import Settings
 
 
-class CommandMap:
+class CommandAccountMap:
     """The account map, for a command on one of the cells."""
 
     def __init__(self, ledger: Store, cell: str) -> None:
@@ -74,32 +74,22 @@ class CommandMap:
 
 
 @contextmanager
-def open_map(settings: Settings, store: Store) -> Iterator[CommandMap | None]:
+def open_map(settings: Settings, store: Store) -> Iterator[CommandAccountMap | None]:
     """Opens the account map; None if there is only one cell. `store` is that of the settings.
-    Raises `CommandError` if it is another cell than the settings say."""
+    Raises `CommandError` or `CannotUse` if it is another cell than the settings say."""
     if settings.engine is None:
         yield None
         return
-    membership = store.read(get_cell_membership, None)
-    if settings.account_map is None or settings.cell is None:
-        if membership is not None:
-            raise CommandError(
-                f"the ledger in {settings.engine} is that of cell {membership.cell}: set "
-                "--account-map and --cell"
-            )
+    membership = require_cell(store, settings.engine, settings.cell)
+    if settings.cell is None:
         yield None
         return
     if membership is None:
         raise CommandError(
             f"the ledger in {settings.engine} is not a cell yet: start a node with --cell first"
         )
-    if membership.cell != settings.cell:
-        raise CommandError(
-            f"the ledger in {settings.engine} is that of cell {membership.cell}, not of "
-            f"{settings.cell}"
-        )
     with open_map_ledger(settings) as ledger:
-        yield CommandMap(ledger, settings.cell)
+        yield CommandAccountMap(ledger, settings.cell)
 
 
 @contextmanager
@@ -119,7 +109,7 @@ def require_not_elsewhere(name: str, settings: Settings) -> None:
     """Raises `CommandError` if an account is in another cell than that of the settings."""
     assert settings.cell is not None
     with open_map_ledger(settings) as ledger:
-        CommandMap(ledger, settings.cell).require_not_elsewhere(name)
+        CommandAccountMap(ledger, settings.cell).require_not_elsewhere(name)
 
 
 def unregister_node(settings: Settings, name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from etagere.cli import CommandError
-from etagere.cli.cells import CommandMap
+from etagere.cli.account_map import CommandAccountMap
 from etagere.engine.interface import ReadTxn, WriteTxn
 from etagere.engine.memory import MemoryEngine
 from etagere.model.accounts import AddAccount
@@ -49,7 +49,7 @@ def moved_store() -> StoreInMemory:
 
 
 def test_an_account_whose_move_is_not_complete_cannot_be_added_again() -> None:
-    account_map = CommandMap(StoreInMemory(), OWN)
+    account_map = CommandAccountMap(StoreInMemory(), OWN)
     account_map.ledger.write(set_account_cell, SetAccountCell(NAME, OWN))
     with pytest.raises(CommandError, match="the move of account account to cell west is not comp"):
         account_map.claim(NAME, moved_store())
@@ -58,13 +58,13 @@ def test_an_account_whose_move_is_not_complete_cannot_be_added_again() -> None:
 @pytest.mark.parametrize("has_moved", [False, True])
 def test_names_that_no_cell_has_can_be_claimed(has_moved: bool) -> None:
     """Also if an account of this name moved away, and was removed in the other cell."""
-    account_map = CommandMap(StoreInMemory(), OWN)
+    account_map = CommandAccountMap(StoreInMemory(), OWN)
     account_map.claim(NAME, moved_store() if has_moved else StoreInMemory())
     assert account_map.cell_of(NAME) == OWN
 
 
 def test_accounts_of_other_cells_cannot_be_claimed() -> None:
-    account_map = CommandMap(StoreInMemory(), OWN)
+    account_map = CommandAccountMap(StoreInMemory(), OWN)
     account_map.ledger.write(set_account_cell, SetAccountCell(NAME, OTHER))
     with pytest.raises(CommandError, match="account account is in cell west"):
         account_map.claim(NAME, StoreInMemory())

@@ -15,9 +15,9 @@ import pytest
 from etagere.coordination.interface import Coordinator
 from etagere.engine.interface import Fault, FaultReason
 from etagere.engine.memory import MemoryEngine
+from etagere.front.cluster_file import ClusterFileFrontEnd, ClusterStorage, Membership
 from etagere.front.forwarding import ForwardedConnections, NodeListener
 from etagere.front.process import FrontEnd
-from etagere.front.sole_file import ClusterStorage, Membership, SoleFileFrontEnd
 from etagere.processes import EXIT_START_AGAIN
 from tests.loops import in_event_loop
 
@@ -67,7 +67,7 @@ class _Storage:
 async def test_a_process_that_could_not_start_to_serve_ends(tmp_path: Path) -> None:
     """What it has begun, such as accepting connections, must not go on while another epoch does."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        process = SoleFileFrontEnd(
+        process = ClusterFileFrontEnd(
             cast("FrontEnd", _FailingFrontEnd(tmp_path)),
             cast("ClusterStorage", _Storage()),
             "one",

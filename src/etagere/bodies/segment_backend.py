@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 
-class SegmentStorage(Protocol):
+class SegmentBackend(Protocol):
     """The stored bytes of segments, by the numbers of the segments."""
 
     move_bytes_max: int

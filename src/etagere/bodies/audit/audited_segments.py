@@ -21,7 +21,7 @@ class CannotRead(Exception):
     """Bytes of a segment cannot be read; the message says why."""
 
 
-class StoredSegments(Protocol):
+class AuditedSegments(Protocol):
     """What is stored of segments, by their numbers. A server may change it meanwhile."""
 
     @property
@@ -71,7 +71,7 @@ class StoredSegments(Protocol):
     def close(self) -> None: ...
 
 
-class StoredFiles:
+class AuditedFiles:
     """Segments that are files in a directory."""
 
     noun = "file"

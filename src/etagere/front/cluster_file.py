@@ -64,7 +64,7 @@ class ClusterStorage(Storage, Protocol):
 
 
 @dataclass(frozen=True)
-class SoleFileFrontEnd:
+class ClusterFileFrontEnd:
     """The process that serves files on one node."""
 
     front_end: FrontEnd
@@ -148,7 +148,7 @@ class SoleFileFrontEnd:
 class _Forwarding:
     """The forwarding of connections, while the process waits for the task."""
 
-    def __init__(self, process: SoleFileFrontEnd, finder: HolderFinder, secret: bytes) -> None:
+    def __init__(self, process: ClusterFileFrontEnd, finder: HolderFinder, secret: bytes) -> None:
         self._process = process
         self._finder = finder
         self._secret = secret
