@@ -97,11 +97,67 @@ def test_a_node_that_does_not_know_of_cells(
         for cell in (one, two):
             cell.node().start()
         add_account(one, "mine")
-        done = run_move("mine", one, two, "--keep", "0")
-        assert done.returncode == 2, done
-        assert "node one-1 was started without --account-map and --cell" in done.stderr
+
+        def is_refused() -> bool:
+            done = run_move("mine", one, two, "--keep", "0")
+            expected = "node one-1 of cell one was started without --account-map and --cell"
+            return done.returncode == 2 and expected in done.stderr
+
+        assert is_refused()
+        assert one.command("node", "drain", "one-1").returncode == 0
+        assert is_refused()  # it still serves requests
         old.stop()
+        assert is_refused()  # for others, it might only be paused
+        assert one.command("node", "forget", "one-1").returncode == 0
         assert run_move("mine", one, two, "--keep", "0").returncode == 0
+
+
+@pytest.mark.long
+def test_a_target_with_nodes_that_do_not_know_of_cells(
+    postgresql_server: PostgresServer, tmp_path: Path
+) -> None:
+    """They would serve the account before it is handed over."""
+    with stopped_cells(postgresql_server, tmp_path, "one", "two") as (one, two):
+        of_cell, two.variables = two.variables, {}
+        two.node().start()
+        two.variables = of_cell
+        one.node().start()
+        add_account(one, "mine")
+        done = run_move("mine", one, two)
+        assert "is not a cell yet" in done.stderr
+        two.node().start()
+        done = run_move("mine", one, two)
+        assert "node two-1 of cell two was started without" in done.stderr
+
+
+@pytest.mark.long
+def test_another_account_of_the_same_name(
+    postgresql_server: PostgresServer, tmp_path: Path
+) -> None:
+    """A command for the one does not remove data of the other."""
+    with stopped_cells(postgresql_server, tmp_path, "one", "two", "three") as (one, two, three):
+        for cell in (one, two):
+            cell.node().start()
+        add_account(one, "mine")
+        of_cell, three.variables = three.variables, {}
+        add_account(three, "mine")  # before it is a cell
+        three.variables = of_cell
+        three.node().start()
+        fill(one.nodes[0], "mine", KEY)
+        before = contents(one.nodes[0], "mine", KEY)
+        move_until("mine", one, two, Step.INCOMING)
+        for words in ((), ("--cancel",)):
+            done = run_move("mine", three, two, *words)
+            assert done.returncode == 2, done
+            assert "mine is moving from cell one to two" in done.stderr
+        move("mine", one, two)
+        assert contents(two.nodes[0], "mine", KEY) == before
+        # Data of a move that was cancelled is replaced by that of a later move from elsewhere.
+        move_until("mine", two, one, Step.INCOMING)
+        assert run_move("mine", two, three, "--cancel").returncode == 2
+        assert run_move("mine", two, one, "--cancel").returncode == 0
+        move("mine", two, one)
+        assert contents(one.nodes[0], "mine", KEY) == before
 
 
 @pytest.mark.long

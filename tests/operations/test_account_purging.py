@@ -13,6 +13,7 @@ from etagere.model.cells import (
     AccountMove,
     EndMove,
     ExpectAccount,
+    FinishMove,
     MoveState,
     PurgeAccount,
     PurgeMovedAccounts,
@@ -23,7 +24,12 @@ from etagere.model.ids import new_id
 from etagere.model.queues import CreateQueue, QueueName
 from etagere.model.tables import CreateTable, TableName
 from etagere.operations.account_data import BY_ACCOUNT, INDEXES_BY_TIME, RESOURCES
-from etagere.operations.account_moves import end_move, expect_account, locate_account
+from etagere.operations.account_moves import (
+    end_move,
+    expect_account,
+    finish_move,
+    locate_account,
+)
 from etagere.operations.account_purging import (
     may_purge,
     purge_account,
@@ -139,7 +145,8 @@ async def test_moved_accounts_are_purged_after_a_while(harness: Harness) -> None
     await fill(engine, MINE)
     assert not await engine.read(may_purge, None)
     await engine.write(set_state, SetState(MoveState.FROZEN))
-    await engine.write(end_move, EndMove(MINE, MOVE, keep_seconds=60))
+    await engine.write(end_move, EndMove(MINE, MOVE))
+    await engine.write(finish_move, FinishMove(MINE, MOVE, keep_seconds=60))
     assert await engine.read(may_purge, None)
     assert await engine.write(purge_moved_accounts, PurgeMovedAccounts()) == 0
     harness.clock.elapsed_offset += 61 * TICKS_PER_SECOND

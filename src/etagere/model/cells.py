@@ -71,8 +71,6 @@ class EndMove(Command, frozen=True):
 
     account: str
     move_id: bytes
-    keep_seconds: int = KEEP_SECONDS
-    """How long the source keeps the data of the account."""
 
 
 class CancelMove(Command, frozen=True):
@@ -83,10 +81,13 @@ class CancelMove(Command, frozen=True):
 
 
 class FinishMove(Command, frozen=True):
-    """Note in the source that the account map names the target of a move."""
+    """Note in the source that the account map names the target of a move, so that the source may
+    remove its data."""
 
     account: str
     move_id: bytes
+    keep_seconds: int = KEEP_SECONDS
+    """How long the source keeps the data of the account."""
 
 
 class ExpectAccount(Command, frozen=True):

@@ -20,7 +20,6 @@ from etagere.bodies.extent_copy import ExtentCopier
 from etagere.clock import TICKS_PER_SECOND
 from etagere.config import MIB
 from etagere.coordination.postgres import NodeRegistry
-from etagere.coordination.postgres.nodes import NodeState
 from etagere.data_directory import CannotUse
 from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES
 from etagere.engine.interface import Fault, FaultReason, ReadTxn
@@ -55,7 +54,7 @@ from etagere.operations.account_copy import (
     find_deleted,
     find_resources,
 )
-from etagere.operations.account_map import get_account_entry, list_cell_nodes, record_move
+from etagere.operations.account_map import get_account_entry, record_move
 from etagere.operations.account_moves import (
     LocatedAccount,
     begin_move,
@@ -69,7 +68,10 @@ from etagere.operations.account_moves import (
 from etagere.operations.account_purging import purge_account
 
 _MOVE_ID_BYTES: Final = 16
-_CLOCKS_APART_TICKS_MAX: Final = 5 * TICKS_PER_SECOND
+_BEHIND_TICKS_MAX: Final = 5 * TICKS_PER_SECOND
+_AHEAD_TICKS_MAX: Final = 1 * TICKS_PER_SECOND
+"""How far the clock of the target may be ahead: leases end that much earlier than their holders
+believe. Leases that end later do no harm."""
 _LAST_PASS_BYTES_MAX: Final = 8 * MIB
 """Another pass follows if the last one copied at least this much."""
 _PASSES_MAX: Final = 10
@@ -94,6 +96,12 @@ class _Times(NamedTuple):
 
 def _times(txn: ReadTxn, _: None) -> _Times:
     return _Times(txn.now, txn.steady_now)
+
+
+def _registry(cell: CellAccess) -> NodeRegistry:
+    """Returns the registry of the nodes of a cell."""
+    database = cell.ledger.database
+    return NodeRegistry(database.connection_string, schema=database.schema)
 
 
 def _discard(_collection: Collection[Any, Any], _key: bytes, _value: bytes) -> None:
@@ -137,11 +145,11 @@ class AccountMover:
             else:
                 self._require_account(here)
                 move_id, moved = await self._copy_account(here.move)
-            await self._hand_over(move_id, keep_seconds)
+            await self._hand_over(move_id)
             if self._frozen_at:
                 seconds = time.monotonic() - self._frozen_at
                 moved = moved._replace(frozen_seconds=seconds)
-            await self._record_move(move_id)
+            await self._record_move(move_id, keep_seconds)
             return moved
 
     def _require_account(self, here: LocatedAccount) -> None:
@@ -152,6 +160,8 @@ class AccountMover:
         """Serves the account in the source again. Raises `CannotUse` if it has moved."""
         async with self._exclusively():
             here = await self._locate(self._source)
+            if here.move is not None and here.move.cell != self._target.name:
+                raise CannotUse(f"{self._account} is moving, or has moved, to {here.move.cell}")
             if here.move is not None and not await self._cancel(here.move):
                 raise CannotUse(f"{self._account} has moved to cell {here.move.cell}")
             self._require_account(here)
@@ -200,6 +210,7 @@ class AccountMover:
         await self._wait_for_earlier_data()
         await self._copy_most_bytes()
         await self._wait_for_pending_copies()
+        await asyncio.to_thread(self._require_nodes_of_cells)
         command = BeginMove(self._account, self._target.name, os.urandom(_MOVE_ID_BYTES))
         move = await self._source.engine.write(begin_move, command)
         try:
@@ -212,30 +223,37 @@ class AccountMover:
 
     async def _check_preconditions(self) -> None:
         """Raises `CannotUse` if the map has another cell for the account, if a node would not
-        notice the move, or if leases would expire at another time because the clocks differ."""
+        notice the move, or if leases would end early because the clocks differ."""
         known = await self._map_entry()
         if known is not None and known.cell != self._source.name:
             raise CannotUse(f"according to the map, {self._account} is in cell {known.cell}")
-        await asyncio.to_thread(self._require_nodes_in_map)
-        here = await self._source.engine.read(_times, None)
+        await asyncio.to_thread(self._require_nodes_of_cells)
+        before = await self._source.engine.read(_times, None)
         there = await self._target.engine.read(_times, None)
-        apart = max(abs(one - other) for one, other in zip(here, there, strict=True))
-        if apart > _CLOCKS_APART_TICKS_MAX:
+        after = await self._source.engine.read(_times, None)
+        # The reads themselves take time, which must not count.
+        behind = max(here - other for here, other in zip(before, there, strict=True))
+        ahead = max(other - here for here, other in zip(after, there, strict=True))
+        if behind > _BEHIND_TICKS_MAX or ahead > _AHEAD_TICKS_MAX:
+            seconds = max(behind, ahead) / TICKS_PER_SECOND
             raise CannotUse(
-                f"the clocks of the cells are {apart / TICKS_PER_SECOND:.1f} s apart; "
-                f"{_CLOCKS_APART_TICKS_MAX // TICKS_PER_SECOND} s are allowed"
+                f"the clock of cell {self._target.name} is {seconds:.1f} s "
+                f"{'behind' if behind > ahead else 'ahead'}; it may be "
+                f"{_BEHIND_TICKS_MAX // TICKS_PER_SECOND} s behind, or "
+                f"{_AHEAD_TICKS_MAX // TICKS_PER_SECOND} s ahead"
             )
 
-    def _require_nodes_in_map(self) -> None:
-        """Raises `CannotUse` if a node of the source has run since before the cluster became a
-        cell. It would not notice that the account is frozen."""
-        registered = self._account_map.read(list_cell_nodes, self._source.name)
-        names = {one.name for one in registered}
-        for node in self._registry().list():
-            if node.state is NodeState.SERVING and node.name not in names:
-                raise CannotUse(
-                    f"node {node.name} was started without --account-map and --cell; restart it"
-                )
+    def _require_nodes_of_cells(self) -> None:
+        """Raises `CannotUse` if a node of one of the cells was started before the cluster became a
+        cell: it would not notice that an account is frozen, or has not been handed over yet. One
+        that is drained still serves requests, and one that is gone may only be paused."""
+        for cell in (self._source, self._target):
+            for node in _registry(cell).list():
+                if not node.is_in_cell:
+                    raise CannotUse(
+                        f"node {node.name} of cell {cell.name} was started without --account-map "
+                        "and --cell; restart it, or remove it with `etagere node forget`"
+                    )
 
     async def _wait_for_earlier_data(self) -> None:
         """Waits until the target has removed the data of an earlier stay of the account."""
@@ -272,11 +290,12 @@ class AccountMover:
         self._report(Step.BYTES_COPIED)
 
     async def _freeze(self, move: AccountMove) -> None:
-        """Keeps clients from changing the account, once its SMB sessions have ended."""
+        """Keeps clients from changing the account, once its SMB sessions have ended. If the source
+        has nodes, the one that serves files freezes the account."""
         deadline = time.monotonic() + _DRAINING_SECONDS_MAX
         while move.state is MoveState.DRAINING:
             self._frozen_at = time.monotonic()
-            if not await asyncio.to_thread(self._has_running_nodes):
+            if not await asyncio.to_thread(_registry(self._source).has_processes):
                 freeze = FreezeAccount(self._account, move.move_id)
                 await self._source.engine.write(freeze_account, freeze)
             elif time.monotonic() > deadline:
@@ -291,15 +310,6 @@ class AccountMover:
         await asyncio.to_thread(
             wait_for_running_transactions, self._source.ledger.database, _WRITES_SECONDS_MAX
         )
-
-    def _has_running_nodes(self) -> bool:
-        """Returns whether the source has nodes. The one that serves files freezes the account."""
-        return bool(self._registry().running())
-
-    def _registry(self) -> NodeRegistry:
-        """Returns the registry of the nodes of the source."""
-        database = self._source.ledger.database
-        return NodeRegistry(database.connection_string, schema=database.schema)
 
     async def _copy_rest(self, move: AccountMove) -> Moved:
         await self._wait_for_pending_copies()
@@ -361,9 +371,9 @@ class AccountMover:
 
     # Handing over
 
-    async def _hand_over(self, move_id: bytes, keep_seconds: int) -> None:
+    async def _hand_over(self, move_id: bytes) -> None:
         """Takes the steps after which the target serves the account."""
-        command = EndMove(self._account, move_id, keep_seconds)
+        command = EndMove(self._account, move_id)
         move = await self._source.engine.write(end_move, command)
         if move is None or move.move_id != move_id or move.state is not MoveState.MOVED:
             # Another command has cancelled it, while this process was taken to be dead.
@@ -373,7 +383,7 @@ class AccountMover:
         await self._target.engine.write(end_move, command)
         self._report(Step.SERVED)
 
-    async def _record_move(self, move_id: bytes) -> None:
+    async def _record_move(self, move_id: bytes, keep_seconds: int) -> None:
         # Read first, so that a change of the map by a later move is noticed.
         known = await self._map_entry()
         there = await self._locate(self._target)
@@ -386,7 +396,8 @@ class AccountMover:
         command = RecordMove(self._account, moved, known)
         if not await asyncio.to_thread(self._account_map.write, record_move, command):
             raise CannotUse(f"another command has changed the cell of {self._account} in the map")
-        await self._source.engine.write(finish_move, FinishMove(self._account, move_id))
+        finish = FinishMove(self._account, move_id, keep_seconds)
+        await self._source.engine.write(finish_move, finish)
         self._report(Step.RECORDED)
 
     async def _map_entry(self) -> AccountCell | None:
@@ -401,6 +412,13 @@ class AccountMover:
         incoming = (await self._locate(self._target)).move
         if incoming is None or incoming.state is not MoveState.INCOMING:
             return
+        known = await self._map_entry()
+        if self._source.name not in (incoming.cell, None if known is None else known.cell):
+            # Another account of this name is in the source. Only the cell that the data comes from
+            # knows whether the move can be completed.
+            raise CannotUse(
+                f"{self._account} is moving from cell {incoming.cell} to {self._target.name}"
+            )
         # Its data was copied after it had begun in the source. So if the source does not have it
         # now, it never will.
         begun = (await self._locate(self._source)).move

@@ -12,6 +12,7 @@ from etagere.bodies.segment_backend import SegmentBackend
 from etagere.bodies.writing import SegmentAppender
 from etagere.config import Config
 from etagere.coordination.postgres import PostgresCoordinator
+from etagere.data_directory import CannotUse
 from etagere.engine.interface import C, T, WriteTxn
 from etagere.engine.postgres.engine import PostgresEngine
 from etagere.model.cluster import StoreIdentity
@@ -83,7 +84,10 @@ class CellAccess:
 def identify(location: CellLocation, ledger: ClusterLedger) -> StoreIdentity:
     """Returns the identity of a cell. Raises `CannotUse` if it has another name or other bodies.
     Must be called before the process has threads, because it may fork."""
-    require_cell(ledger, location.engine, location.name)
+    if require_cell(ledger, location.engine, location.name) is None:
+        raise CannotUse(
+            f"the ledger in {location.engine} is not a cell yet: start a node with --cell first"
+        )
     return require_bodies(ledger, shared_bodies(location.directory, location.bodies))
 
 

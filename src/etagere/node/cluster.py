@@ -197,7 +197,13 @@ def _prepare_node(
             bind(given.host, given.port, "--node-address", "--node-address"), given.host
         )
         node = settings.node_name or socket.gethostname()
-        _register(ledger, node, _node_id(directory), _addresses(settings, ports, given.host))
+        _register(
+            ledger,
+            node,
+            _node_id(directory),
+            _addresses(settings, ports, given.host),
+            is_in_cell=settings.account_map is not None,
+        )
         return ClusterStorage(
             directory,
             config,
@@ -245,12 +251,17 @@ def _identity(ledger: ClusterLedger, bodies: SharedBodies) -> StoreIdentity:
 
 
 def _register(
-    ledger: ClusterLedger, node: str, node_id: bytes, addresses: Mapping[str, str]
+    ledger: ClusterLedger,
+    node: str,
+    node_id: bytes,
+    addresses: Mapping[str, str],
+    *,
+    is_in_cell: bool,
 ) -> None:
     database = ledger.database
     registry = NodeRegistry(database.connection_string, schema=database.schema)
     try:
-        registry.register(node, node_id, addresses, etagere.__version__)
+        registry.register(node, node_id, addresses, etagere.__version__, is_in_cell=is_in_cell)
     except NodeInUse as error:
         raise CannotUse(f"{error}; choose another with --node-name") from error
     except CoordinatorUnavailable as error:

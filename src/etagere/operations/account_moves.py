@@ -145,8 +145,6 @@ def end_move(txn: WriteTxn, command: EndMove) -> AccountMove | None:
     if move.state is MoveState.FROZEN:
         move = txn.put(ACCOUNT_MOVES, key, replace(move, state=MoveState.MOVED))
         txn.delete(ACCOUNTS, key)
-        not_before = txn.steady_now + command.keep_seconds * TICKS_PER_SECOND
-        txn.put(ACCOUNTS_TO_PURGE, key, AccountToPurge(move.move_id, not_before))
     elif move.state is MoveState.INCOMING:
         forget_move(txn, command.account)
         move = None
@@ -155,12 +153,16 @@ def end_move(txn: WriteTxn, command: EndMove) -> AccountMove | None:
 
 @operation
 def finish_move(txn: WriteTxn, command: FinishMove) -> None:
-    """Notes in the source that nothing is left to do for a move. Does nothing if there is another
-    one."""
+    """Notes in the source that a move is complete, unless there is another one, and that the data
+    of the account may be removed. Until then, the source could be asked for it again."""
     key = (command.account,)
     move = txn.get(ACCOUNT_MOVES, key, EXCLUSIVE)
-    if move is not None and move.move_id == command.move_id and move.state is MoveState.MOVED:
+    if move is None or move.move_id != command.move_id or move.state is not MoveState.MOVED:
+        return
+    if txn.get(UNFINISHED_MOVES, key, EXCLUSIVE) is not None:
         txn.delete(UNFINISHED_MOVES, key)
+        not_before = txn.steady_now + command.keep_seconds * TICKS_PER_SECOND
+        txn.put(ACCOUNTS_TO_PURGE, key, AccountToPurge(move.move_id, not_before))
 
 
 @operation

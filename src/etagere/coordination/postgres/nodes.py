@@ -22,10 +22,12 @@ from etagere.model.cluster import FILE_TASK
 from etagere.postgresql import BoundedConnection, fetch_value
 
 _REGISTER: Final = """
-    INSERT INTO cluster_nodes AS node (name, id, addresses, version, started, seen)
-    VALUES (%(name)s, %(id)s, %(addresses)s, %(version)s, clock_timestamp(), clock_timestamp())
+    INSERT INTO cluster_nodes AS node (name, id, addresses, version, is_in_cell, started, seen)
+    VALUES (%(name)s, %(id)s, %(addresses)s, %(version)s, %(is_in_cell)s, clock_timestamp(),
+        clock_timestamp())
     ON CONFLICT (name) DO UPDATE SET id = excluded.id, addresses = excluded.addresses,
-        version = excluded.version, started = excluded.started, seen = excluded.seen
+        version = excluded.version, is_in_cell = excluded.is_in_cell, started = excluded.started,
+        seen = excluded.seen
     WHERE node.id = excluded.id
        OR NOT EXISTS (
            SELECT FROM cluster_processes AS process
@@ -36,7 +38,7 @@ _REGISTER: Final = """
 """Expired processes may still be there: if the last node was killed, no other one declares them
 dead. They get another lifetime to renew their memberships after the database was unavailable."""
 _LIST: Final = """
-    SELECT nodes.name, nodes.addresses, nodes.version,
+    SELECT nodes.name, nodes.addresses, nodes.version, nodes.is_in_cell,
         CASE WHEN coalesce(processes.expires, '-infinity') < clock_timestamp() THEN 'gone'
             WHEN nodes.draining THEN 'draining' ELSE 'serving' END AS state,
         coalesce(processes.count, 0) AS processes,
@@ -53,9 +55,11 @@ _LIST: Final = """
     ORDER BY nodes.name
 """
 _RUNNING: Final = """
-    SELECT DISTINCT node FROM cluster_processes WHERE node <> '' AND expires > clock_timestamp()
+    SELECT DISTINCT node FROM cluster_processes
+    WHERE node <> '' AND expires + lifetime > clock_timestamp()
     ORDER BY node
 """
+_HAS_PROCESSES: Final = "SELECT EXISTS (SELECT FROM cluster_processes WHERE node <> '')"
 _STATUS: Final = """
     SELECT nodes.name, nodes.draining, EXISTS (
         SELECT FROM cluster_tasks AS task
@@ -106,6 +110,8 @@ class Node(msgspec.Struct, frozen=True):
     processes: int
     serves_files: bool
     """Whether it is the node that serves File and SMB."""
+    is_in_cell: bool
+    """Whether it was started as a node of one of several cells."""
     started: float
     seen: float
     """When one of its processes last renewed its membership."""
@@ -154,7 +160,13 @@ class NodeRegistry:
         self._dsn, self._schema = dsn, schema
 
     def register(
-        self, name: str, node_id: bytes, addresses: Mapping[str, str], version: str
+        self,
+        name: str,
+        node_id: bytes,
+        addresses: Mapping[str, str],
+        version: str,
+        *,
+        is_in_cell: bool = False,
     ) -> None:
         """Adds a node, or changes it after a restart. `node_id` stays the same over restarts. A
         node that was being drained continues to be. Raises `NodeInUse` if another node has the
@@ -164,6 +176,7 @@ class NodeRegistry:
             "id": node_id,
             "addresses": msgspec.json.encode(addresses).decode(),
             "version": version,
+            "is_in_cell": is_in_cell,
         }
         with self._connect(may_create=True) as connection:
             if connection.execute(_REGISTER, columns).fetchone() is None:
@@ -176,9 +189,16 @@ class NodeRegistry:
             return cursor.execute(_LIST, {"file": FILE_TASK}).fetchall()
 
     def running(self) -> tuple[str, ...]:
-        """Returns the names of the nodes of which a process is a member of the cluster."""
+        """Returns the names of the nodes of which a process is a member of the cluster, or may
+        renew its membership because it expired only recently."""
         with self._connect() as connection:
             return tuple(name for (name,) in connection.execute(_RUNNING))
+
+    def has_processes(self) -> bool:
+        """Returns whether a process of a node is a member of the cluster. An expired one is until
+        a process, for instance the caller, declares it dead."""
+        with self._connect() as connection:
+            return bool(fetch_value(connection, _HAS_PROCESSES))
 
     def drain(self, name: str) -> None:
         """Makes a node finish what is under way, and take no more. Raises `NoSuchNode`."""

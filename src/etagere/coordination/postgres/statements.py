@@ -21,6 +21,7 @@ _TABLES: Final = (
         addresses text NOT NULL,
         draining boolean NOT NULL DEFAULT false,
         version text NOT NULL,
+        is_in_cell boolean NOT NULL,
         started timestamptz NOT NULL,
         seen timestamptz NOT NULL
     )""",
