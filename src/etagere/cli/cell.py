@@ -19,6 +19,7 @@ from etagere.operations.account_map import (
     list_cells,
     list_mapped_accounts,
 )
+from etagere.settings.addresses import format_host_and_port
 
 NAME = "cell"
 SUMMARY = "list the cells of an account map and their accounts, or remove a cell from it"
@@ -87,9 +88,7 @@ def _list(arguments: argparse.Namespace, store: Store) -> None:
 
 
 def _columns(node: NamedCellNode) -> tuple[str, str]:
-    host = node.node.host
-    shown = f"[{host}]" if ":" in host else host
-    return node.name, f"{shown}:{node.node.port}"
+    return node.name, format_host_and_port(node.node.host, node.node.port)
 
 
 def _as_json(node: NamedCellNode) -> dict[str, object]:

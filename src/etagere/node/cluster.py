@@ -43,7 +43,7 @@ from etagere.operations.identity import identify_store, mark_bodies
 from etagere.processes import ChildMain
 from etagere.protocol.connections.memory import MemoryBudget
 from etagere.settings import Settings
-from etagere.settings.addresses import DatabaseAddress, NodeAddress
+from etagere.settings.addresses import DatabaseAddress, NodeAddress, format_host_and_port
 
 if TYPE_CHECKING:
     from etagere.front.process import FrontEnd
@@ -287,5 +287,4 @@ def _node_id(directory: Path) -> bytes:
 def _addresses(settings: Settings, ports: Mapping[str, int], local_address: str) -> dict[str, str]:
     """Returns where clients reach the services of this node."""
     host = local_address if settings.host in WILDCARD_ADDRESSES else settings.host
-    shown = f"[{host}]" if ":" in host else host
-    return {service: f"{shown}:{port}" for service, port in ports.items()}
+    return {service: format_host_and_port(host, port) for service, port in ports.items()}

@@ -127,3 +127,8 @@ def parse_node_address(text: str) -> NodeAddress:
     if found is None or port > PORT_MAX:
         raise ValueError("must be HOST or HOST:PORT")
     return NodeAddress(found["host"].strip("[]"), port)
+
+
+def format_host_and_port(host: str, port: int) -> str:
+    """Returns `HOST:PORT`, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
