@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etagere.clock import TICKS_PER_SECOND
-from etagere.engine.account_moves import ACCOUNT_MOVES
+from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES
 from etagere.engine.interface import Engine, ReadTxn, Refused, WriteTxn, operation
 from etagere.model.accounts import AddAccount
 from etagere.model.base import Command
@@ -17,6 +17,7 @@ from etagere.model.cells import (
     MoveState,
     PurgeAccount,
     PurgeMovedAccounts,
+    UnfinishedMove,
 )
 from etagere.model.containers import ContainerName, CreateContainer
 from etagere.model.delegation import IssueDelegationKey, UserName
@@ -54,6 +55,7 @@ class SetState(Command, frozen=True):
 @operation
 def set_state(txn: WriteTxn, command: SetState) -> None:
     txn.put(ACCOUNT_MOVES, (MINE,), AccountMove(command.state, "west", MOVE))
+    txn.put(UNFINISHED_MOVES, (MINE,), UnfinishedMove())
 
 
 def tell_now(txn: ReadTxn, _: None) -> int:
