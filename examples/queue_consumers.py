@@ -22,7 +22,7 @@ from azure.storage.queue import QueueClient, QueueMessage, QueueServiceClient
 
 CONNECTION = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "UseDevelopmentStorage=true")
 
-HIDDEN_SECONDS = 1
+HIDDEN_SECONDS = 3
 """The visibility timeout, short to keep the example short. In an application, choose it longer than
 the usual processing time. After a crash, the message is redelivered that much later."""
 ATTEMPTS_MAX = 3
@@ -30,7 +30,7 @@ ATTEMPTS_MAX = 3
 ORDERS = (
     {"order": "tea"},
     {"order": "coffee", "first_consumer_dies": True},
-    {"order": "a wardrobe", "seconds": 1.5},
+    {"order": "a wardrobe", "seconds": 4.0},
     {"order": "bread"},
     {"order": "a unicorn", "impossible": True},
 )

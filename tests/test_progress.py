@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,8 +43,10 @@ def test_estimates_come_from_the_table_and_then_from_the_last_run(tmp_path: Path
     (tmp_path / "test_some.py").write_text(TESTS, "utf-8")
     first = run(tmp_path, "-m", "long")
     assert "4 long tests, about 45 min in all" in first
-    assert "1 of 4 done, 0 s elapsed, about 30 min left; test_some.py::test_many_kills[1]" in first
-    assert "4 long tests, about 0 s in all" in run(tmp_path, "-m", "long")
+    assert re.search(
+        r"1 of 4 done, \d+ s elapsed, about 30 min left; test_some\.py::test_many_kills\[1\]", first
+    )
+    assert re.search(r"4 long tests, about \d+ s in all", run(tmp_path, "-m", "long"))
     assert "long tests" not in run(tmp_path)
 
 
@@ -52,7 +55,9 @@ def test_progress_with_workers(tmp_path: Path) -> None:
     output = run(tmp_path, "-m", "long", "-n", "2", "--dist", "worksteal")
     assert output.count("4 long tests, about 45 min in all") == 1
     # Of 3 tests of 15 minutes each, at most one per worker runs at the start.
-    assert "0 of 4 done, 0 s elapsed, about 23 min left; test_some.py::test_many_kills[" in output
+    assert re.search(
+        r"0 of 4 done, \d+ s elapsed, about 23 min left; test_some\.py::test_many_kills\[", output
+    )
 
 
 def test_the_table_names_tests_that_are_there() -> None:

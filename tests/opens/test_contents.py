@@ -18,6 +18,7 @@ from etagere.opens.table import OpenTable
 from etagere.operations.file import entries, renames, shares
 from etagere.rules.file_attributes import FileAttributes
 from etagere.rules.opens import EVERYTHING, Access, OpenMode, RestAccess
+from tests.loops import SECONDS_MAX
 from tests.opens.contents_fixture import ContentsFixture, contents_test, length_of
 from tests.opens.fixture import D, R, W, opened
 from tests.operations.file.fixture import SHARE, path_of
@@ -154,10 +155,9 @@ async def test_writes_are_stored_after_a_while(f: ContentsFixture) -> None:
     await f.start()
     handle = await f.opened_file()
     await f.smb_write(handle, 0, b"x")
-    for _ in range(50):
-        if await f.stored_length():
-            break
-        await asyncio.sleep(0.1)
+    async with asyncio.timeout(SECONDS_MAX):
+        while not await f.stored_length():
+            await asyncio.sleep(0.1)
     assert await f.stored_bytes() == b"x"
     assert not f.client.share.gathered
 
@@ -254,11 +254,9 @@ async def test_a_full_disk_keeps_what_was_written(f: ContentsFixture) -> None:
     again = await opened(f.client, "f", R)
     assert await f.smb_read(again) == b"ab23"
     f.watched.fault = None
-    for _ in range(80):
-        if await f.stored_bytes() == b"ab23":
-            break
-        await asyncio.sleep(0.1)
-    assert await f.stored_bytes() == b"ab23"
+    async with asyncio.timeout(SECONDS_MAX):
+        while await f.stored_bytes() != b"ab23":
+            await asyncio.sleep(0.1)
     assert f.memory.used == 0
 
 

@@ -70,7 +70,7 @@ def test_contents_of_the_wheel(distributions: Path) -> None:
     expected = {
         str(path.relative_to(ROOT / "src"))
         for path in sources
-        if path.is_file() and path.suffix not in (".pyc", ".pyo")
+        if "__pycache__" not in path.parts and path.is_file()
     }
     assert modules == expected
     assert "etagere/py.typed" in modules

@@ -14,13 +14,13 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.clusters.ports import free_ports
 from tests.server import ROOT, SERVICES, Server, development_port, served
 
 DIRECTORY: Final = ROOT / "tests/javascript"
@@ -91,10 +91,14 @@ def test_development_storage(tmp_path: Path) -> None:
         run_tests("blob/blobs.test.mjs", "UseDevelopmentStorage=true")
 
 
+def test_pending_rehydration(tmp_path: Path) -> None:
+    with served(tmp_path / "data", "--rehydrate-high-seconds", "1000") as server:
+        run_tests("blob/slow_rehydration/tiers.test.mjs", server.connection_string("blob"))
+
+
 def test_copies_from_another_server(tmp_path: Path) -> None:
     """The JavaScript test starts the server that the copies read from."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports()
     with served(tmp_path / "data", "--copy-source", f"127.0.0.1:{port}") as server:
         run_tests(
             "blob/external_source/copies.test.mjs",

@@ -16,7 +16,7 @@ from smbprotocol.session import Session
 from smbprotocol.tree import TreeConnect
 
 from etagere.nt_status import NtStatus
-from tests.server import ACCOUNT, KEY, Server
+from tests.server import ACCOUNT, KEY, SECONDS_MAX, Server
 
 READ, WRITE, DELETE, ALL, MAXIMUM = 0x0012_0089, 0x0012_0116, 0x0001_0000, 0x001F_01FF, 0x0200_0000
 SHARE_READ, SHARE_WRITE, SHARE_DELETE, SHARE_ALL = 1, 2, 4, 7
@@ -148,7 +148,7 @@ class Breaks:
         self._request = SentRequest(SMB2HeaderRequest(), object, client.connection)
         client.connection.outstanding_requests[_NO_MESSAGE_ID] = self._request
 
-    def wait(self, seconds_max: float = 10.0) -> bytes:
+    def wait(self, seconds_max: float = SECONDS_MAX) -> bytes:
         """Returns the body of the next notification."""
         event = self._request.response_event
         assert event.wait(seconds_max), "there was no break"

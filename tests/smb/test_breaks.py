@@ -11,6 +11,7 @@ from smbprotocol.open import Open
 
 from etagere.nt_status import NtStatus
 from etagere.protocol.smb.header import Command
+from tests.server import SECONDS_MAX
 from tests.smb.client import (
     BATCH,
     CREATE,
@@ -46,7 +47,7 @@ def test_batch_oplock(client: SmbClient, other: SmbClient) -> None:
         assert not waiting.done()
         answer = acknowledge(opened, LEVEL_II)
         assert answer == struct.pack("<HBB4x", 24, LEVEL_II, 0) + opened.file_id
-        assert waiting.result(5).oplock_level == LEVEL_II
+        assert waiting.result(SECONDS_MAX).oplock_level == LEVEL_II
     with refused(NtStatus.INVALID_OPLOCK_PROTOCOL):
         acknowledge(opened, NO_OPLOCK)
     with refused(NtStatus.INVALID_PARAMETER):
@@ -70,7 +71,7 @@ def test_overwrite_and_close(client: SmbClient, other: SmbClient) -> None:
         assert breaks.wait()[2] == NO_OPLOCK
         # Closing the handle is as good as an acknowledgement.
         opened.close()
-        waiting.result(5)
+        waiting.result(SECONDS_MAX)
 
 
 def test_rest_waits_for_the_cache(client: SmbClient, share: ShareClient) -> None:
@@ -81,4 +82,4 @@ def test_rest_waits_for_the_cache(client: SmbClient, share: ShareClient) -> None
         assert breaks.wait()[2] == LEVEL_II
         opened.write(b"cached")
         acknowledge(opened, LEVEL_II)
-        assert download.result(10) == b"cached"
+        assert download.result(SECONDS_MAX) == b"cached"

@@ -165,6 +165,7 @@ def test_required_encryption(tmp_path: Path, mode: str) -> None:
             )
         with session(server) as opened:
             assert opened.encrypt_data == is_required
+        assert server.stop() == 0
         assert "Traceback" not in server.log()
 
 

@@ -67,6 +67,7 @@ def test_sessions_end_with_their_keys(tmp_path: Path) -> None:
             account(server, "remove", NAME)
             eventually(lambda: is_ended(by_second), "the session of the account to end")
             assert not is_ended(other)
+        assert server.stop() == 0
         assert "Traceback" not in server.log()
 
 

@@ -192,7 +192,7 @@ class FrameFuzzer(Fuzzer):
             client.give(client.message(Command.SESSION_SETUP, body))
             # Not more: a failed logon is answered late.
             client.writer.write_eof()
-            await client.is_closed()
+            await client.is_closed(5)
         finally:
             client.writer.close()
 

@@ -10,6 +10,7 @@ from smbprotocol.exceptions import SMBResponseException
 from smbprotocol.open import LockFlags, Open, SMB2LockElement
 
 from etagere.nt_status import NtStatus
+from tests.server import SECONDS_MAX
 from tests.smb.client import CREATE, SmbClient, lock, read, refused, unlock
 
 READ_ATTRIBUTES = 0x80
@@ -88,7 +89,7 @@ def start_waiting(opened: Open) -> tuple[Any, Any]:
     message, receive = opened.lock([element], send=False)
     tree = opened.tree_connect
     request = opened.connection.send(message, tree.session.session_id, tree.tree_connect_id)
-    assert request.response_event.wait(5)
+    assert request.response_event.wait(SECONDS_MAX)
     assert request.response["status"].get_value() == NtStatus.PENDING
     return request, receive
 
@@ -100,7 +101,7 @@ def test_lock_that_waits(pair: tuple[Open, Open]) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(receive, request, True)
         unlock(one, 0, 5)
-        waiting.result(5)
+        waiting.result(SECONDS_MAX)
     with refused(NtStatus.LOCK_NOT_GRANTED):
         lock(one, 0, 5, EXCLUSIVE)
 

@@ -16,9 +16,10 @@ from azure.storage.fileshare import ShareClient
 from smbprotocol.exceptions import SMBException
 
 from etagere.nt_status import NtStatus
+from etagere.opens.table import REST_WAIT_SECONDS_MAX
 from tests.sdk.harness import error_code
 from tests.sdk.harness import refused as rest_refused
-from tests.server import Server
+from tests.server import SECONDS_MAX, Server
 from tests.smb.client import ALL, READ, SHARE_READ, Breaks, SmbClient, refused, smb_client
 from tests.smb.leases import H, Lease, LeaseBreak, R, W, parse_break
 from tests.smb.rest_operations import (
@@ -52,7 +53,7 @@ def file(share: ShareClient) -> str:
 
 
 def _outcome(request: Future[Any]) -> str:
-    error = request.exception(10)
+    error = request.exception(SECONDS_MAX)
     if error is None:
         return "ok"
     assert isinstance(error, HttpResponseError), error
@@ -176,7 +177,7 @@ def test_acknowledged_too_late(
         assert _outcome(request) == (
             "CannotVerifyCopySource" if name == "copy from" else "ClientCacheFlushDelay"
         ), name
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < REST_WAIT_SECONDS_MAX
     assert breaks.is_told()
     for at, name in enumerate(waiting):
         # The break can still be acknowledged; then the file is as it was.

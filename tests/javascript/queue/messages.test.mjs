@@ -39,12 +39,12 @@ test("times to live", async (t) => {
 
 test("visibility timeouts", async (t) => {
     const queue = await newQueue(t);
-    await queue.sendMessage("late", { visibilityTimeout: 2 });
+    await queue.sendMessage("late", { visibilityTimeout: 5 });
     await queue.sendMessage("received");
-    const received = await take(queue, { visibilityTimeout: 2 });
+    const received = await take(queue, { visibilityTimeout: 5 });
     assert.equal(received.messageText, "received");
     assert.deepEqual(await texts(queue), []);
-    await wait(2_100);
+    await wait(5_100);
     assert.deepEqual(await texts(queue), ["late", "received"]);
     // Its receipt is still valid.
     await queue.deleteMessage(received.messageId, received.popReceipt);

@@ -24,11 +24,15 @@ def endless_source() -> Iterator[str]:
 
 
 def _answer(listener: socket.socket, connections: contextlib.ExitStack) -> None:
-    with contextlib.suppress(OSError):
-        while True:
+    while True:
+        try:
             connection, _ = listener.accept()
-            connections.enter_context(connection)
-            received = b""
+        except OSError:
+            return
+        connections.enter_context(connection)
+        received = b""
+        # The client may reset its connection; the others need an answer all the same.
+        with contextlib.suppress(OSError):
             while b"\r\n\r\n" not in received and (data := connection.recv(4_096)):
                 received += data
             connection.sendall(_HEAD)

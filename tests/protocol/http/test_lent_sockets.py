@@ -125,13 +125,13 @@ async def test_a_closed_connection_with_a_lent_socket_is_freed() -> None:
 @on_loops
 async def test_a_slow_client() -> None:
     handler, body = SocketReadingApplication(), os.urandom(2 * MIB)
-    limits = Limits(behind_seconds_max=0.5)
+    limits = Limits(behind_seconds_max=2.5)
     async with serving(handler, limits=limits) as server:
         client = await server.connect()
         await client.send(head("PUT / HTTP/1.1", f"Content-Length: {len(body)}"))
         for at in range(0, len(body), 200_000):
             await client.send(body[at : at + 200_000])
-            await asyncio.sleep(0.07)
+            await asyncio.sleep(0.3)
         assert (await client.answer()).body == summed(body)
         assert (await client.ask(get())).body == summed(b"")
     assert handler.read_directly and handler.chunks

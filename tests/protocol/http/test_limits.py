@@ -83,7 +83,7 @@ async def trickle(client: Client, data: bytes, seconds: float) -> None:
 async def seconds_until_cut(client: Client, began: float) -> float:
     """Returns the time from `began`, at which the time limit of the server had not begun yet. Fails
     if the connection stays open."""
-    await client.closed(seconds=5)
+    await client.closed()
     return time.monotonic() - began
 
 
@@ -121,14 +121,14 @@ async def test_the_time_limit_of_a_trickling_pipelined_head() -> None:
 
 @on_loops
 async def test_idle_connections_are_closed() -> None:
-    async with serving(limits=Limits(idle_seconds=1.0)) as server:
+    async with serving(limits=Limits(idle_seconds=3.0)) as server:
         client = await server.connect()
         began = 0.0
         for _ in range(4):
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.9)
             began = time.monotonic()
             assert (await client.ask(get())).status == 200
-        assert await seconds_until_cut(client, began) > 0.2
+        assert await seconds_until_cut(client, began) > 2.0
 
 
 @on_loops
@@ -189,14 +189,14 @@ async def test_a_trickling_body_is_refused() -> None:
 @on_loops
 async def test_a_slow_body_is_accepted() -> None:
     """Its average rate is above the minimum."""
-    limits = Limits(behind_seconds_max=1.0, body_bytes_per_second_min=1000)
+    limits = Limits(behind_seconds_max=3.0, body_bytes_per_second_min=1000)
     async with serving(echo, limits=limits) as server:
         client = await server.connect()
-        await client.send(put(bytes(3000))[:-3000])
+        await client.send(put(bytes(9000))[:-9000])
         for _ in range(5):
-            await asyncio.sleep(0.3)
-            await client.send(bytes(600))
-        assert (await client.answer()).body == bytes(3000)
+            await asyncio.sleep(0.9)
+            await client.send(bytes(1800))
+        assert (await client.answer()).body == bytes(9000)
 
 
 @on_loops
@@ -204,14 +204,14 @@ async def test_time_spent_waiting_for_the_server_does_not_count() -> None:
     """While the server does not read, the client cannot be too slow."""
 
     async def wait_first(request: Request) -> Response:
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(2.0)
         return await echo(request)
 
-    limits = Limits(behind_seconds_max=0.3)
+    limits = Limits(behind_seconds_max=1.5)
     async with serving(wait_first, limits=limits) as server:
         client = await server.connect()
         await client.send(put(b"12345678")[:-8])
-        await asyncio.sleep(0.65)
+        await asyncio.sleep(2.05)
         assert (await client.ask(b"12345678")).body == b"12345678"
 
 
@@ -352,11 +352,11 @@ async def test_a_slow_reader_above_the_minimum_rate_is_kept(kind: str, descripto
             return await files(descriptor, (0, 8 * MIB))(request)
         return Response(200, (), bytes(8 * MIB))
 
-    async with serving(handle, limits=Limits(behind_seconds_max=0.3, idle_seconds=0.3)) as server:
+    async with serving(handle, limits=Limits(behind_seconds_max=1.5, idle_seconds=1.5)) as server:
         client = await server.connect(receive_bytes=8192)
         await client.send(get())
         began = time.monotonic()
-        while time.monotonic() - began < 0.9:
+        while time.monotonic() - began < 4.0:
             await client.reader.readexactly(16_000)
             await asyncio.sleep(0.02)
         assert server.connections == 1
@@ -470,5 +470,5 @@ async def test_a_refused_client_is_disconnected() -> None:
             assert (await client.ask(head("NONSENSE / HTTP/1.1"))).status == 400
             await client.closed()
         noise = asyncio.create_task(noisy.send_all(bytes(64 * MIB)))
-        await until(lambda: server.connections == 0, 1.5)
+        await until(lambda: server.connections == 0)
         await noise

@@ -67,7 +67,7 @@ async def test_spare_memory_is_what_requests_do_not_need() -> None:
 
 @on_loops
 async def test_waiting_requests_get_memory_in_order() -> None:
-    budget = MemoryBudget(8 * MIB, wait_seconds_max=0.2)
+    budget = MemoryBudget(8 * MIB, wait_seconds_max=2.0)
     assert budget.reserve(7 * MIB)
     got: list[int] = []
 

@@ -32,7 +32,7 @@ from etagere.protocol.smb.services import SmbServices
 from etagere.protocol.smb.session_table import SessionTable
 from etagere.protocol.smb.signing import Signer, SigningAlgorithm, signer
 from etagere.settings import Settings
-from tests.server import ACCOUNT, KEY
+from tests.server import ACCOUNT, KEY, SECONDS_MAX
 
 LOCAL = "127.0.0.1:50000"
 REMOTE = "192.0.2.1:50000"
@@ -324,11 +324,11 @@ class SocketClient(FrameClient):
         self.writer.write(frame_prefix(len(frame)) + frame)
 
     async def settle(self) -> list[list[Response]]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS_MAX):
             length = int.from_bytes(await self.reader.readexactly(4), "big")
             return [self._responses(await self.reader.readexactly(length))]
 
-    async def is_closed(self, seconds: float = 5) -> bool:
+    async def is_closed(self, seconds: float = SECONDS_MAX) -> bool:
         """Returns whether the server closes the connection."""
         try:
             async with asyncio.timeout(seconds):

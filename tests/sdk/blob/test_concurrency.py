@@ -305,9 +305,12 @@ async def connect_to_both(server: Server, containers: list[ContainerClient]) -> 
 def sockets(server: Server) -> dict[int, int]:
     """Returns the number of open sockets per process of a server."""
     return {
-        pid: sum(
-            link.is_symlink() and str(link.readlink()).startswith("socket:")
-            for link in Path(f"/proc/{pid}/fd").iterdir()
-        )
-        for pid in server.children()
+        pid: sum(map(is_socket, Path(f"/proc/{pid}/fd").iterdir())) for pid in server.children()
     }
+
+
+def is_socket(link: Path) -> bool:
+    # The descriptor may have been closed meanwhile.
+    with contextlib.suppress(FileNotFoundError):
+        return str(link.readlink()).startswith("socket:")
+    return False

@@ -18,12 +18,13 @@ from azure.storage.blob import BlobClient, ContainerClient, generate_blob_sas
 from tests.sdk.blob.clients import blob_service
 from tests.sdk.blob.test_append_blobs import THREADS, content
 from tests.sdk.harness import run_in_threads
-from tests.server import ACCOUNT, KEY, Server, check, served, unique
+from tests.server import ACCOUNT, KEY, Server, check, eventually, served, unique
 
 KIB = 1024
 BLOCK_BYTES = 4 * KIB
 INLINE_BYTES_MAX = 32 * KIB
 FOLDED_FROM = 256 * KIB
+BLOCKS_BEFORE_KILL = FOLDED_FROM // BLOCK_BYTES
 
 
 @pytest.fixture
@@ -125,12 +126,17 @@ def test_concurrent_folding_neither_loses_nor_repeats_bytes(tmp_path: Path) -> N
                 kept = content(shelf.get_blob_client("log", snapshot=snapshot.snapshot))
                 assert len(kept) == snapshot.size
                 assert found.startswith(kept)
-        deadline = time.monotonic() + 10
-        while segment_bytes(server) < len(found) - 2 * FOLDED_FROM:
-            assert time.monotonic() < deadline, "it is not folded"
-            time.sleep(0.1)
+        folded = len(found) - 2 * FOLDED_FROM
+        eventually(lambda: segment_bytes(server) >= folded, "folded blocks")
         assert content(log) == found
         assert check(server.directory).returncode == 0
+
+
+def kill_later(server: Server, enough: threading.Event, seconds: float) -> None:
+    """Kills a server some time after enough blocks were appended."""
+    enough.wait()
+    time.sleep(seconds)
+    server.kill()
 
 
 def test_acknowledged_blocks_survive_a_crash_during_folding(tmp_path: Path) -> None:
@@ -143,17 +149,23 @@ def test_acknowledged_blocks_survive_a_crash_during_folding(tmp_path: Path) -> N
         for round_ in range(3):
             with blob_service(server) as service:
                 log = service.get_blob_client(name, "log")
-                killer = threading.Timer(0.6 + 0.13 * round_, server.kill)
+                enough = threading.Event()
+                killer = threading.Thread(target=kill_later, args=(server, enough, 0.13 * round_))
                 killer.start()
-                sent = b""
+                appended, sent = 0, b""
                 try:
                     while True:
                         sent = block_of(9, next(number))
                         log.append_block(sent)
                         expected += sent
+                        appended += 1
+                        if appended == BLOCKS_BEFORE_KILL:
+                            enough.set()
                 except AzureError:
-                    pass
-                killer.join()
+                    assert enough.is_set()
+                finally:
+                    enough.set()
+                    killer.join()
             server.start()
             with blob_service(server) as service:
                 found = content(service.get_blob_client(name, "log"))
@@ -162,4 +174,4 @@ def test_acknowledged_blocks_survive_a_crash_during_folding(tmp_path: Path) -> N
             expected = found
             assert check(server.directory).returncode == 0
         assert len(expected) > FOLDED_FROM
-        assert segment_bytes(server) > 0
+        eventually(lambda: segment_bytes(server) > 0, "folded blocks")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from azure.storage.blob import BlobLeaseClient, ContainerClient
 
 from tests.sdk.blob.clients import blob_service
 from tests.sdk.harness import refused
-from tests.server import Server, check, served
+from tests.server import Server, check, eventually, served
 
 NAME = "survivor"
 CLIENTS = 3
@@ -77,12 +76,19 @@ class Load:
             self.known[name] = {seeds[0]}
 
 
+def acknowledged(loads: list[Load]) -> int:
+    return sum(load.acknowledged for load in loads)
+
+
 def crash(server: Server, loads: list[Load], seconds: float) -> None:
+    """Kills the server some time after it has acknowledged a request of this load."""
     stop = threading.Event()
+    before = acknowledged(loads)
     threads = [threading.Thread(target=load.run, args=(server, stop)) for load in loads]
     for thread in threads:
         thread.start()
     try:
+        eventually(lambda: acknowledged(loads) > before, "an acknowledged request")
         stop.wait(seconds)
         server.kill()
     finally:
@@ -110,9 +116,7 @@ def survive(directory: Path, rounds: int) -> None:
         with blob_service(server) as service:
             lease_id = service.create_container(NAME, {"Kept": "yes"}).acquire_lease().id
         for number in range(rounds):
-            before = sum(load.acknowledged for load in loads)
             crash(server, loads, random.Random(number).uniform(0.3, 1.2))
-            assert sum(load.acknowledged for load in loads) > before
             server.start()
             verify(server, loads, lease_id)
         assert server.stop() == 0
@@ -150,9 +154,7 @@ def test_stopping_lets_requests_finish(tmp_path: Path) -> None:
             service.create_container(NAME)
         thread = threading.Thread(target=load.run, args=(server, threading.Event()))
         thread.start()
-        deadline = time.monotonic() + 10
-        while load.acknowledged < 20 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        eventually(lambda: load.acknowledged >= 20, "acknowledged requests")
         assert server.stop() == 0
         thread.join()
         server.start()

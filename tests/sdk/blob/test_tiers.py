@@ -32,6 +32,14 @@ def blob(container: ContainerClient) -> BlobClient:
     return container.upload_blob("blob", b"data")
 
 
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[ContainerClient]:
+    """A container on a server where no rehydration ends during a test."""
+    seconds = "--rehydrate-standard-seconds=1000", "--rehydrate-high-seconds=1000"
+    with served(tmp_path / "data", *seconds) as server, blob_service(server) as service:
+        yield service.create_container(unique())
+
+
 def set_tier(blob: BlobClient, tier: str, **options: object) -> ResponseRecorder:
     answer = ResponseRecorder()
     blob.set_standard_blob_tier(tier, raw_response_hook=answer, **options)  # type: ignore[arg-type]
@@ -109,11 +117,12 @@ def test_archived_blobs_cannot_be_read_or_changed(
     assert not blob.exists()
 
 
-def test_rehydration(container: ContainerClient, blob: BlobClient) -> None:
+def test_pending_rehydration(slow: ContainerClient) -> None:
+    blob = slow.upload_blob("blob", b"data")
     set_tier(blob, "Archive")
     with unchanged(blob):
         assert set_tier(blob, "Cold").status == 202
-    for found in (blob.get_blob_properties(), listed(container)):
+    for found in (blob.get_blob_properties(), listed(slow)):
         assert (found.blob_tier, found.archive_status) == ("Archive", f"{PENDING}cold")
         assert found.rehydrate_priority == "Standard"
     with refused(409, "BlobBeingRehydrated"):
@@ -124,7 +133,13 @@ def test_rehydration(container: ContainerClient, blob: BlobClient) -> None:
         set_tier(blob, "Archive")
     again = set_tier(blob, "Cold", rehydrate_priority=RehydratePriority.HIGH)
     assert again.status == 202
-    assert listed(container).rehydrate_priority == "High"
+    assert listed(slow).rehydrate_priority == "High"
+    assert blob.get_blob_properties().blob_tier == "Archive"
+
+
+def test_completed_rehydration(container: ContainerClient, blob: BlobClient) -> None:
+    set_tier(blob, "Archive")
+    assert set_tier(blob, "Cold", rehydrate_priority=RehydratePriority.HIGH).status == 202
     eventually(lambda: blob.get_blob_properties().blob_tier == "Cold", "the end of the way")
     for found in (blob.get_blob_properties(), listed(container)):
         assert (found.blob_tier, found.archive_status) == ("Cold", None)

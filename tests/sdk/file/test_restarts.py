@@ -12,7 +12,7 @@ from azure.core.exceptions import AzureError
 from azure.storage.fileshare import ShareClient, ShareFileClient
 
 from tests.sdk.file.clients import file_service
-from tests.server import Server, check, served
+from tests.server import Server, check, eventually, served
 
 SHARE = "survivor"
 CLIENTS = 3
@@ -70,12 +70,19 @@ class Load:
         self._known, self._pending = found, None
 
 
+def acknowledged(loads: list[Load]) -> int:
+    return sum(load.acknowledged for load in loads)
+
+
 def crash(server: Server, loads: list[Load], seconds: float) -> None:
+    """Kills the server some time after it has acknowledged a request of this load."""
     stop = threading.Event()
+    before = acknowledged(loads)
     threads = [threading.Thread(target=load.run, args=(server, stop)) for load in loads]
     for thread in threads:
         thread.start()
     try:
+        eventually(lambda: acknowledged(loads) > before, "an acknowledged request")
         stop.wait(seconds)
         server.kill()
     finally:
@@ -99,9 +106,7 @@ def survive(directory: Path, rounds: int) -> None:
             taken = service.get_share_client(SHARE).create_snapshot()["snapshot"]
         expected = contents(server, loads, taken)
         for number in range(rounds):
-            before = sum(load.acknowledged for load in loads)
             crash(server, loads, random.Random(number).uniform(0.3, 1.2))
-            assert sum(load.acknowledged for load in loads) > before
             server.start()
             verify(server, loads)
         assert contents(server, loads, taken) == expected

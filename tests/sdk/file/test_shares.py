@@ -215,7 +215,7 @@ def test_statistics_and_account_separation(server: Server, share: ShareClient) -
     assert share.get_share_stats(raw_response_hook=answer) == 0
     assert "etag" not in answer.headers
     with file_service(server, SECOND_ACCOUNT, SECOND_KEYS[0]) as other:
-        assert not list(other.list_shares())
+        assert not list(other.list_shares(share.share_name))
         with refused(404, "ShareNotFound"):
             other.get_share_client(share.share_name).get_share_properties()
 

@@ -48,11 +48,11 @@ def test_any_token_has_all_rights(
     use(clients(server, token, certificate.path, account), "use")
 
 
-HOUR: Final = 3600
+DAY: Final = 24 * 3600
 REFUSED: Final = {
     "malformed": "no.token",
     "expired": unsigned(exp=int(time.time()) - 1),
-    "not yet valid": unsigned(nbf=int(time.time()) + HOUR),
+    "not yet valid": unsigned(nbf=int(time.time()) + DAY),
     "for another service": unsigned(aud="https://graph.microsoft.com"),
 }
 

@@ -12,7 +12,7 @@ from azure.data.tables import TableAccessPolicy, TableClient
 
 from tests.sdk.harness import refused
 from tests.sdk.table.clients import row_keys, table_service
-from tests.server import Server, check, served
+from tests.server import Server, check, eventually, served
 
 WRITERS: Final = 3
 GROUP: Final = 5
@@ -73,6 +73,9 @@ class Load:
             except AzureError:
                 return
 
+    def has_results(self) -> bool:
+        return bool(self.gone and self.there)
+
     def _put(self, table: TableClient, number: int) -> None:
         self.groups[number] = False
         table.submit_transaction([("upsert", self._member(each, number)) for each in range(GROUP)])
@@ -113,11 +116,13 @@ def _kill_under_load(directory: Path, seconds: float) -> None:
         threads = [threading.Thread(target=load.run, args=(server,)) for load in loads]
         for thread in threads:
             thread.start()
-        threads[0].join(seconds)
-        server.kill()
-        for thread in threads:
-            thread.join()
-        assert all(any(load.groups.values()) and load.there and load.gone for load in loads)
+        try:
+            eventually(lambda: all(map(Load.has_results, loads)), "acknowledged requests")
+            threads[0].join(seconds)
+        finally:
+            server.kill()
+            for thread in threads:
+                thread.join()
         server.start()
         with table_service(server) as service:
             table = service.get_table_client("Load")
