@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import shutil
 import signal
 import sys
 import urllib.error
@@ -25,6 +26,7 @@ from tests.clusters.sharing import Engine, private_engine, shared_engine
 from tests.server import eventually
 
 START_SECONDS_MAX: Final = 60.0
+_START_ATTEMPTS: Final = 3
 BUCKET: Final = "etagere"
 REGION: Final = "us-east-1"
 _ACCESS_KEY: Final = "etagere"
@@ -47,6 +49,10 @@ _OPTIONS: Final = {
 }
 _MEMORY_BYTES_SOFT_MAX: Final = 256 << 20
 _FSYNC: Final = {"locations": [{"locationPrefix": "/buckets/", "fsync": True}]}
+
+
+class _Ended(RuntimeError):
+    """The server ended while it was starting."""
 
 
 class _Access(msgspec.Struct, frozen=True):
@@ -95,6 +101,23 @@ class S3Server(Engine[_Access]):
 
     def create(self) -> None:
         """Creates the files of the server, starts it, and creates the bucket."""
+        for attempt in range(_START_ATTEMPTS):
+            if attempt:
+                # It notes its addresses in its files.
+                shutil.rmtree(self.directory / "data")
+            self._configure()
+            try:
+                self.start()
+                break
+            except _Ended:
+                # Another process may have taken one of the ports in the meantime.
+                if attempt == _START_ATTEMPTS - 1:
+                    raise
+        if self.is_durable:
+            self._sync_objects()
+
+    def _configure(self) -> None:
+        """Creates the files of the server, with free ports."""
         ports = free_ports(2 * len(_SERVERS))
         names = [*_SERVERS, *(f"{name}.grpc" for name in _SERVERS)]
         self._access = _Access(dict(zip(names, ports, strict=True)), secrets.token_hex(20))
@@ -107,9 +130,6 @@ class S3Server(Engine[_Access]):
         for name in _SERVERS:
             socket = f"/tmp/seaweedfs-{name}-grpc-{self._access.ports[f'{name}.grpc']}.sock"
             add_file_elsewhere(self.directory, Path(socket))
-        self.start()
-        if self.is_durable:
-            self._sync_objects()
 
     def start(self) -> None:
         """Starts the server on its data, and waits until it stores and returns objects."""
@@ -138,7 +158,7 @@ class S3Server(Engine[_Access]):
     def _answers(self) -> bool:
         assert self._process is not None
         if self._process.poll() is not None:
-            raise RuntimeError(f"the S3 server did not start:\n{self.log()}")
+            raise _Ended(f"the S3 server did not start:\n{self.log()}")
         try:
             obstore.put(self.store(), "started", b"yes")
         except BaseError:

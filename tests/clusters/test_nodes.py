@@ -260,11 +260,13 @@ def test_files_are_served_again_soon_after_a_crash(nodes: Cluster) -> None:
     name = unique("share")
     serving = serving_node(nodes)
     shares(serving).create_share(name).get_file_client("f").upload_file(LONG)
+    before = [len(node.log()) for node in nodes.nodes]
     os.kill(serving.pid_of("file front end"), signal.SIGKILL)
     for node in nodes.nodes:
         file = shares(node).get_share_client(name).get_file_client("f")
         assert file.download_file().readall() == LONG
-    assert not any("is taken to be dead" in node.log() for node in nodes.nodes)
+    for node, length in zip(nodes.nodes, before, strict=True):
+        assert "is considered dead" not in node.log()[length:]
 
 
 def test_files_move_when_their_node_is_drained(nodes: Cluster) -> None:

@@ -14,15 +14,23 @@ from etagere.coordination.interface import Coordinator
 from etagere.coordination.postgres import PostgresCoordinator, Timing
 
 TIMING: Final = Timing(heartbeat_seconds=0.1, lifetime_seconds=1.5, gap_seconds_max=1.0)
+PATIENT_TIMING: Final = Timing(heartbeat_seconds=0.1, lifetime_seconds=6.0, gap_seconds_max=3.0)
+"""For tests that require a process to be alive a while after its last heartbeat: they may be
+delayed themselves."""
 SECONDS_MAX: Final = 30.0
 
 Join = Callable[[], Coordinator]
 """Adds a process of the same store, from the point of view of the coordinator."""
 
 
-def joining(dsn: str, schema: str, **options: Any) -> Callable[[], PostgresCoordinator]:
+def joining(
+    dsn: str, schema: str, *, timing: Timing = TIMING, **options: Any
+) -> Callable[[], PostgresCoordinator]:
     """Returns what adds a process to a cluster."""
-    return lambda: PostgresCoordinator(dsn, schema=schema, timing=TIMING, **options)
+    # A process that was declared dead would end, and this one runs other tests. The coordinator
+    # logs it, and all its requests fail.
+    options.setdefault("on_declared_dead", lambda: None)
+    return lambda: PostgresCoordinator(dsn, schema=schema, timing=timing, **options)
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]], what: str) -> None:

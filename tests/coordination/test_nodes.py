@@ -14,7 +14,7 @@ from etagere.coordination.interface import CoordinatorUnavailable
 from etagere.coordination.postgres import NodeRegistry, PostgresCoordinator
 from etagere.coordination.postgres.nodes import NodeInUse, NodeState, NoSuchNode
 from etagere.model.cluster import FILE_TASK
-from tests.coordination.postgres import joining, member
+from tests.coordination.postgres import PATIENT_TIMING, joining, member
 from tests.server import eventually
 
 ADDRESSES = {"blob": "10.0.0.1:10000", "file": "10.0.0.1:10004"}
@@ -73,9 +73,10 @@ def test_a_killed_node_is_gone(
 
 
 def test_the_last_node_is_killed(
-    registry: NodeRegistry, join: Callable[[], PostgresCoordinator]
+    registry: NodeRegistry, postgresql_dsn: str, postgresql_schema: str
 ) -> None:
     """No other node declares its processes dead. A new machine may take its name."""
+    join = joining(postgresql_dsn, postgresql_schema, timing=PATIENT_TIMING, node="a")
     registry.register("a", b"1", ADDRESSES, "1.2.3")
     with member(join) as (pid, _):
         os.kill(pid, signal.SIGKILL)

@@ -17,9 +17,16 @@ import psycopg
 import pytest
 
 from etagere.coordination.interface import CoordinatorUnavailable, PinnedSegments
-from etagere.coordination.postgres import PostgresCoordinator
+from etagere.coordination.postgres import PostgresCoordinator, Timing
 from tests.clusters.postgresql import PostgresServer, postgresql
-from tests.coordination.postgres import TIMING, eventually, joining, member
+from tests.coordination.postgres import (
+    PATIENT_TIMING,
+    SECONDS_MAX,
+    TIMING,
+    eventually,
+    joining,
+    member,
+)
 from tests.server import unique
 
 EXIT_LOST = 3
@@ -28,8 +35,10 @@ HELD = AsyncExitStack()
 UNAVAILABLE_SECONDS = TIMING.lifetime_seconds + 0.5
 
 
-def join_member(dsn: str, schema: str) -> Callable[[], PostgresCoordinator]:
-    return joining(dsn, schema, on_declared_dead=lambda: os._exit(EXIT_LOST))
+def join_member(
+    dsn: str, schema: str, timing: Timing = TIMING
+) -> Callable[[], PostgresCoordinator]:
+    return joining(dsn, schema, timing=timing, on_declared_dead=lambda: os._exit(EXIT_LOST))
 
 
 async def hold_task_and_pin(coordinator: PostgresCoordinator) -> None:
@@ -66,13 +75,13 @@ def test_a_process_that_is_paused_too_long_is_dead_for_ever(
 def test_a_process_that_is_paused_briefly_lives(
     postgresql_dsn: str, postgresql_schema: str
 ) -> None:
-    join = join_member(postgresql_dsn, postgresql_schema)
+    join = join_member(postgresql_dsn, postgresql_schema, PATIENT_TIMING)
 
     async def scenario() -> None:
         mine = join()
         with member(join, hold_task_and_pin) as (pid, process_id):
             os.kill(pid, signal.SIGSTOP)
-            await asyncio.sleep(TIMING.lifetime_seconds / 3)
+            await asyncio.sleep(PATIENT_TIMING.lifetime_seconds / 4)
             os.kill(pid, signal.SIGCONT)
             assert (await mine.pinned()).segments == {7}
             assert await mine.is_alive(process_id)
@@ -211,7 +220,7 @@ def test_the_clock_of_the_database_is_set(
 ) -> None:
     """What it wrote before seems to be an hour old, or in the future. Only a process that is not
     alive is declared dead, and not later than usual."""
-    join = joining(postgresql_dsn, postgresql_schema)
+    join = joining(postgresql_dsn, postgresql_schema, timing=PATIENT_TIMING)
     mine = join()
     with member(join) as (pid, process_id), psycopg.connect(postgresql_dsn) as connection:
         os.kill(pid, signal.SIGSTOP)
@@ -227,7 +236,7 @@ def test_the_clock_of_the_database_is_set(
             assert await mine.is_alive(process_id)
             assert await mine.is_alive(mine.process_id)
             await eventually(lambda: _is_dead(mine, process_id), "the process to be dead")
-            assert time.monotonic() - began > TIMING.lifetime_seconds - 0.5
+            assert time.monotonic() - began > PATIENT_TIMING.lifetime_seconds - 0.5
             assert await mine.is_alive(mine.process_id)
 
         asyncio.run(scenario())
@@ -312,12 +321,16 @@ def test_readers_of_several_processes_lose_nothing(
     processes = [join() for _ in range(3)]
     collector = processes[0]
     live, removed, retired_at = set(range(10)), set[int](), dict[int, int]()
-    ends = time.monotonic() + 4
+    began = time.monotonic()
     reads = 0
+
+    def is_over() -> bool:
+        passed = time.monotonic() - began
+        return passed > 4 and ((reads > 20 and len(removed) > 5) or passed > SECONDS_MAX)
 
     async def read(coordinator: PostgresCoordinator) -> None:
         nonlocal reads
-        while time.monotonic() < ends:
+        while not is_over():
             with coordinator.pin() as pin:
                 await asyncio.sleep(random.uniform(0, 0.02))
                 plan = random.sample(sorted(live), 3)  # the snapshot
@@ -331,7 +344,7 @@ def test_readers_of_several_processes_lose_nothing(
 
     async def collect() -> None:
         number = 10
-        while time.monotonic() < ends:
+        while not is_over():
             segment = random.choice(sorted(live))
             live.remove(segment)
             live.add(number)

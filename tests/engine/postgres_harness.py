@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 
@@ -16,6 +18,7 @@ from etagere.config import Config
 from etagere.engine.postgres import fence
 from etagere.engine.postgres.connecting import Database
 from etagere.engine.postgres.engine import PostgresEngine
+from etagere.engine.postgres.fence_renewal import FenceRenewal
 from etagere.engine.postgres.writer import writer_main
 from etagere.engine.writer import listen
 from tests.clocks import SharedClock
@@ -27,15 +30,32 @@ _CLOCK: Final = f"(SELECT CASE WHEN frozen THEN 0 ELSE {fence.CLOCK} END + wall 
 
 
 class DatabaseClock(SharedClock):
-    """A clock that is also the database's: changes are stored in a table."""
+    """A clock that is also the database's: changes are stored in a table.
 
-    def __init__(self, connection: psycopg.Connection) -> None:
+    The two cannot change at one moment. A renewal of the fence in between would see a machine on
+    which time has passed and a database on which none has, and `now` would miss the change. So
+    there is a lock for changes and renewals."""
+
+    def __init__(self, connection: psycopg.Connection, lock: Path) -> None:
         self._connection: psycopg.Connection | None = None
+        self._lock = lock
         super().__init__()
         connection.execute("CREATE TABLE IF NOT EXISTS test_clock (frozen boolean, wall bigint)")
         connection.execute("DELETE FROM test_clock")
         connection.execute("INSERT INTO test_clock VALUES (false, 0)")
         self._connection = connection
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Excludes other threads and processes."""
+        # Each holder opens the file, since a descriptor would share the lock.
+        with self._lock.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                # Closing is not enough if the process was forked in the meantime.
+                fcntl.flock(file, fcntl.LOCK_UN)
 
     @property
     def wall_offset(self) -> int:
@@ -43,22 +63,40 @@ class DatabaseClock(SharedClock):
 
     @wall_offset.setter
     def wall_offset(self, ticks: int) -> None:
-        self._words[self._WALL_OFFSET] = ticks
-        self._store()
+        with self.locked():
+            self._words[self._WALL_OFFSET] = ticks
+            self._store()
 
     def freeze(self) -> None:
-        super().freeze()
-        self._store()
+        with self.locked():
+            super().freeze()
+            self._store()
 
     def advance(self, ticks: int) -> None:
-        super().advance(ticks)
-        self._store()
+        with self.locked():
+            super().advance(ticks)
+            self._store()
 
     def _store(self) -> None:
         if self._connection is not None:
             frozen = bool(self._words[self._FROZEN])
             wall = self.wall() if frozen else self.wall_offset
             self._connection.execute("UPDATE test_clock SET frozen = %s, wall = %s", (frozen, wall))
+
+
+_renew = FenceRenewal.renew
+
+
+def _renew_between_changes(
+    self: FenceRenewal, connection: psycopg.Connection[Any], age_ticks_min: int
+) -> fence.Reading:
+    clock = self._clock
+    with clock.locked() if isinstance(clock, DatabaseClock) else contextlib.nullcontext():
+        return _renew(self, connection, age_ticks_min)
+
+
+# For good: harnesses overlap, and processes are forked from this one.
+FenceRenewal.renew = _renew_between_changes  # type: ignore[method-assign]
 
 
 class PostgresHarness:
@@ -80,7 +118,7 @@ class PostgresHarness:
         self._connection = psycopg.connect(
             dsn, autocommit=True, options=f"-c search_path={schema} -c synchronous_commit=off"
         )
-        self.clock = DatabaseClock(self._connection)
+        self.clock = DatabaseClock(self._connection, directory / "clock.lock")
         self.writer_pid = 0
         self._engines: list[PostgresEngine] = []
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from typing import NamedTuple
 
 import pytest
 
@@ -13,8 +15,10 @@ from tests.engine import samples
 from tests.engine.conftest import start  # noqa: F401
 from tests.engine.harness import Harness, conformance
 from tests.engine.samples import ITEMS, Item, PutItem, PutItems
+from tests.loops import until
 
 _STOPS = 40
+_SECONDS_MAX = 20.0
 
 
 def _texts(txn: ReadTxn) -> list[str]:
@@ -24,6 +28,23 @@ def _texts(txn: ReadTxn) -> list[str]:
 def _look_twice(txn: ReadTxn, _: None) -> Steps[tuple[list[str], list[str]]]:
     before = _texts(txn)
     for _number in range(_STOPS):
+        _sleep_briefly()
+        yield
+    return before, _texts(txn)
+
+
+class _Progress(NamedTuple):
+    """What a read and a test tell each other; the read may run on another thread."""
+
+    has_begun: threading.Event
+    may_end: threading.Event
+
+
+def _look_until_told(txn: ReadTxn, progress: _Progress) -> Steps[tuple[list[str], list[str]]]:
+    before = _texts(txn)
+    progress.has_begun.set()
+    deadline = time.monotonic() + _SECONDS_MAX
+    while not progress.may_end.is_set() and time.monotonic() < deadline:
         _sleep_briefly()
         yield
     return before, _texts(txn)
@@ -50,10 +71,12 @@ def _fail(txn: ReadTxn, _: None) -> Steps[None]:
 async def test_the_snapshot_is_stable_while_others_write(harness: Harness) -> None:
     engine = await harness.open()
     await engine.write(samples.put_items, PutItems([PutItem("a", Item("old"))]))
-    reading = asyncio.create_task(engine.read_in_steps(_look_twice, None))
-    await asyncio.sleep(0)
+    progress = _Progress(threading.Event(), threading.Event())
+    reading = asyncio.create_task(engine.read_in_steps(_look_until_told, progress))
+    await until(progress.has_begun.is_set)
     await engine.write(samples.put_items, PutItems([PutItem("a", Item("new"))]))
     assert not reading.done()
+    progress.may_end.set()
     before, after = await reading
     assert before == after
     assert await engine.read(lambda txn, _: _texts(txn), None) == ["new"]

@@ -119,7 +119,7 @@ def test_jobs_survive_a_lack_of_descriptors(tmp_path: Path) -> None:
         assert "Too many open files" in server.log()
         assert "Traceback" in server.log()
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
-        eventually(lambda: status_of(server.directory).exit_status == 0, "jobs that work again")
+        eventually(lambda: status_of(server.directory).exit_status == 0, "jobs that work again", 60)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))
         time.sleep(0.5)
         assert server.stop() == 0
@@ -146,6 +146,7 @@ def test_a_server_starts_while_another_drains(tmp_path: Path, workers: str) -> N
             began = time.monotonic()
             os.kill(server.pid, signal.SIGTERM)
             successor = Server(server.directory, "--workers", workers, *ports)
+            successor.start_seconds_max = 60.0
             try:
                 successor.start()
                 assert time.monotonic() - began > 5, "the first did not drain"

@@ -347,7 +347,7 @@ def test_statements_that_keep_failing(tmp_path: Path, faults: LedgerFaults, erro
 
 # Calls while there is no writer wait no longer than this for the next.
 CHECKPOINTED = Config(
-    sqlite_vfs=VFS_NAME, reserve_bytes=1 * MIB, checkpoint_pages=8, writer_answer_seconds_max=1.0
+    sqlite_vfs=VFS_NAME, reserve_bytes=1 * MIB, checkpoint_pages=8, writer_answer_seconds_max=5.0
 )
 
 

@@ -197,7 +197,7 @@ def test_a_full_disk_with_live_bytes_in_every_segment(server: Server) -> None:
             for number in range(objects):
                 if number % 4:
                     await front.engine.write(delete_object, f"object-{number}")
-            await require_room(server, front, seconds=3.0)
+            await require_room(server, front, seconds=20.0)
             await require_intact(front, kept, records)
 
     run(work())

@@ -28,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield started
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def short_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3, "_CALL_SECONDS_MAX", _CALL_SECONDS_MAX)
 
@@ -37,6 +37,7 @@ def driver_of(server: S3Server, prefix: str) -> S3ObjectStore:
     return S3ObjectStore(parse_s3_url(f"s3://{BUCKET}/{prefix}"), server.environment)
 
 
+@pytest.mark.usefixtures("short_calls")
 def test_the_server_is_killed_under_load(tmp_path: Path, server: S3Server) -> None:
     """Whatever was acknowledged is there afterwards. Everything else fails in a bounded time, and
     is collected."""
@@ -91,9 +92,12 @@ def test_the_server_is_killed_under_load(tmp_path: Path, server: S3Server) -> No
     run(tmp_path, scenario, CONFIG, driver_of(server, "killed"))
 
 
-def test_the_server_hangs(tmp_path: Path, server: S3Server) -> None:
+def test_the_server_hangs(
+    tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(bodies: BodiesInObjects) -> None:
         await bodies.put("a", noise(1, 3 * MIB))
+        monkeypatch.setattr(s3, "_CALL_SECONDS_MAX", _CALL_SECONDS_MAX)
         server.pause()
         try:
             began = time.monotonic()
@@ -105,6 +109,7 @@ def test_the_server_hangs(tmp_path: Path, server: S3Server) -> None:
             assert reasons == [FaultReason.UNAVAILABLE] * 2
         finally:
             server.resume()
+            monkeypatch.undo()
         await bodies.put("b", noise(2, 3 * MIB))
         assert await bodies.get("a") == noise(1, 3 * MIB)
         assert await bodies.get("b") == noise(2, 3 * MIB)

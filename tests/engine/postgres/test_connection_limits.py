@@ -16,7 +16,7 @@ from etagere.engine.postgres import snapshot_pool, validator
 from etagere.engine.postgres.connecting import Database
 from etagere.engine.postgres.engine import PostgresEngine, ReadConnections
 from tests.clusters.postgresql import PostgresServer
-from tests.coordination.postgres import joining
+from tests.coordination.postgres import PATIENT_TIMING, joining
 from tests.engine import samples
 from tests.engine.postgres.ledgers import RawLedger, raw_ledger
 from tests.engine.samples import ITEMS, Item, Scan
@@ -144,7 +144,12 @@ def test_heartbeats_come_first(
 
     async def main() -> None:
         coordinator = await asyncio.to_thread(
-            joining(role.dsn, postgresql_schema, on_declared_dead=lambda: lost.append("process"))
+            joining(
+                role.dsn,
+                postgresql_schema,
+                timing=PATIENT_TIMING,
+                on_declared_dead=lambda: lost.append("process"),
+            )
         )
         engine = PostgresEngine(
             _DIRECTORY,
@@ -156,7 +161,8 @@ def test_heartbeats_come_first(
         for _ in range(5):
             await asyncio.sleep(0.8)
             role.terminate_all()
-        await asyncio.sleep(2.0)  # longer than a process lives without heartbeats
+        # Longer than a process lives without heartbeats.
+        await asyncio.sleep(PATIENT_TIMING.lifetime_seconds + 2.0)
         stop.set()
         assert sum(await asyncio.gather(*reading)) > 0
         assert await coordinator.is_alive(coordinator.process_id)
@@ -164,7 +170,7 @@ def test_heartbeats_come_first(
         await asyncio.to_thread(coordinator.close)
 
     # Another process finds those whose membership has expired.
-    other = joining(postgresql_server.dsn, postgresql_schema)()
+    other = joining(postgresql_server.dsn, postgresql_schema, timing=PATIENT_TIMING)()
     try:
         with limited_role(postgresql_server, postgresql_schema, 3) as role:
             asyncio.run(asyncio.wait_for(main(), 60))

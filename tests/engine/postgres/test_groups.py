@@ -19,6 +19,7 @@ from etagere.engine.interface import (
     WriteTxn,
     operation,
 )
+from etagere.engine.postgres import connecting, transaction
 from etagere.engine.postgres.schema import split
 from etagere.metrics.snapshots import Snapshot
 from etagere.model.base import Command
@@ -297,14 +298,22 @@ def test_a_locked_record_stops_only_its_operations(
     assert None not in items(postgresql_dsn, ledger_schema).values()
 
 
-def test_a_short_wait_is_no_conflict(pair: list[TestWriter], other_node: OtherNode) -> None:
-    writer = pair[0]
-    writer.write(samples.put_item, PutItem("key"))
-    other_node.lock("key")
-    timer = threading.Timer(0.03, other_node.end)
-    timer.start()
-    assert writer.write(samples.count_up, Key("key")) == 1
-    timer.join()
+def test_a_short_wait_is_no_conflict(
+    postgresql_dsn: str,
+    ledger_schema: str,
+    other_node: OtherNode,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Long enough for a slow machine.
+    monkeypatch.setitem(connecting._WRITER_SESSION, "lock_timeout", "20s")
+    monkeypatch.setattr(transaction, "_LIMIT_LOCKING", "SET LOCAL statement_timeout = '20s'")
+    with writers(postgresql_dsn, ledger_schema, 1) as (writer,):
+        writer.write(samples.put_item, PutItem("key"))
+        other_node.lock("key")
+        timer = threading.Timer(0.03, other_node.end)
+        timer.start()
+        assert writer.write(samples.count_up, Key("key")) == 1
+        timer.join()
 
 
 def test_no_placeholder_is_ever_left(

@@ -201,10 +201,19 @@ def _own_ledger(server: PostgresServer) -> Iterator[RawLedger]:
 
 
 def _shorten_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    _shorten_reads(monkeypatch)
+    _shorten_answers(monkeypatch)
+
+
+def _shorten_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validator, "READ_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(snapshot_pool, "READ_SECONDS_MAX", 1.0)
+
+
+def _shorten_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shortens what connections keep from when they were opened; a read tries again."""
     monkeypatch.setattr(validator, "ANSWER_SECONDS_MAX", 0.4)
     monkeypatch.setattr(validator, "RENEW_SECONDS_MAX", 0.2)
-    monkeypatch.setattr(snapshot_pool, "READ_SECONDS_MAX", 1.0)
     monkeypatch.setattr(snapshot_connection, "ANSWER_SECONDS_MAX", 0.4)
     monkeypatch.setattr(fence_renewal, "ANSWER_SECONDS_MAX", 0.4)
 
@@ -227,15 +236,17 @@ async def _require_unavailable(engine: PostgresEngine) -> None:
 
 def test_a_server_that_hangs(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads fail in a bounded time, and succeed again when it goes on."""
-    _shorten_timeouts(monkeypatch)
+    _shorten_answers(monkeypatch)
     with _own_ledger(server) as ledger:
 
         async def main() -> None:
             async with opened(ledger.database) as engine:
                 await _read_for(engine, 0.1)
+                _shorten_reads(monkeypatch)
                 server.pause()
                 try:
                     await _require_unavailable(engine)
+                    monkeypatch.undo()
                     waiting = asyncio.create_task(engine.read(samples.get_item, "a"))
                     await asyncio.sleep(0.3)
                 finally:
@@ -247,14 +258,16 @@ def test_a_server_that_hangs(server: PostgresServer, monkeypatch: pytest.MonkeyP
 
 
 def test_a_server_that_is_gone(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    _shorten_timeouts(monkeypatch)
+    _shorten_answers(monkeypatch)
     with _own_ledger(server) as ledger:
 
         async def main() -> None:
             async with opened(ledger.database) as engine:
                 await _read_for(engine, 0.1)
+                _shorten_reads(monkeypatch)
                 await asyncio.to_thread(server.kill)
                 await _require_unavailable(engine)
+                monkeypatch.undo()
                 await asyncio.to_thread(server.start)
                 assert await _read_for(engine, 0.1)
 

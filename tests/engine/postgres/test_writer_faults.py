@@ -333,13 +333,12 @@ def test_a_writer_whose_slot_was_taken_takes_another(
     server: PostgresServer, writer: TestWriter, schema: str
 ) -> None:
     before = writer.write(samples.stamp_record, Key("key")).stamp
-    until = writer._renewals.stamps.reserved_until
     with psycopg.connect(server.dsn, options=f"-c search_path={schema}") as connection:
-        connection.execute("UPDATE writers SET owner = 'another'")
+        # From then on the writer, which renews its reservation all the time, cannot change it.
+        taken = "UPDATE writers SET owner = 'another' RETURNING reserved_until"
+        until = connection.execute(taken).fetchone()
     eventually(lambda: writer._renewals.stamps.slot == 1, "another slot")
     after = writer.write(samples.stamp_record, Key("key")).stamp
     assert after > before
     assert after % 1_000 == 1
-    assert rows(server.dsn, schema, "SELECT reserved_until FROM writers WHERE slot = 0") == [
-        (until,)
-    ]
+    assert rows(server.dsn, schema, "SELECT reserved_until FROM writers WHERE slot = 0") == [until]

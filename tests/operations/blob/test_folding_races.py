@@ -58,6 +58,8 @@ from tests.operations.interleaving import Call, look
 
 __all__ = ["due_soon"]
 
+_FOLD_SECONDS_MAX = 20.0
+
 
 @pytest.mark.usefixtures("due_soon")
 @blob_test
@@ -106,12 +108,9 @@ async def test_concurrent_folding_neither_loses_nor_repeats_bytes(blobs: BlobFix
         for offset, data in offsets.items():
             assert content[offset : offset + len(data)] == data
     folding.request(NAME)
-    for _ in range(100):
-        if not is_due(_mapped(await _shown(blobs))):
-            break
-        await asyncio.sleep(0.02)
-    else:
-        pytest.fail("it is not folded")
+    async with asyncio.timeout(_FOLD_SECONDS_MAX):
+        while is_due(_mapped(await _shown(blobs))):
+            await asyncio.sleep(0.02)
     assert await blobs.get("log") == content
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -131,12 +130,9 @@ async def test_the_job_skips_missing_blobs(blobs: BlobFixture) -> None:
     for number in range(20):
         folding.request(BlobName(BOX, f"missing {number}"))
     folding.request(NAME)
-    for _ in range(100):
-        await asyncio.sleep(0.02)
-        if await _intervals(blobs) == 1:
-            break
-    else:
-        pytest.fail("it is not folded")
+    async with asyncio.timeout(_FOLD_SECONDS_MAX):
+        while await _intervals(blobs) != 1:
+            await asyncio.sleep(0.02)
     await blobs.write(delete_container, DeleteContainer(BOX))
     folding.request(NAME)
     await asyncio.sleep(0.05)
