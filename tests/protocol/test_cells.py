@@ -123,12 +123,22 @@ async def test_accounts_that_are_not_here(in_map: str, moved_to: str | None, exp
     assert await fixture.cells.find_for_smb(NAME) is None
 
 
+@pytest.mark.parametrize(
+    ("in_map", "expected"),
+    [
+        (OTHER, OTHER),
+        (OWN, OTHER),  # which has recorded that the account has moved here
+        ("", OTHER),
+        (None, OTHER),
+        (THIRD, THIRD),  # the move was cancelled, and another one has been made
+    ],
+)
 @in_event_loop
-async def test_an_account_that_is_coming_here() -> None:
-    fixture = CellsFixture(OTHER)
+async def test_an_account_that_is_coming_here(in_map: str | None, expected: str) -> None:
+    fixture = CellsFixture(in_map)
     await fixture.add(move=AccountMove(MoveState.INCOMING, OTHER, b"id"), exists=True)
     exchange = fixture.exchange()
-    assert await fixture.cells.look_up(exchange) == OTHER
+    assert await fixture.cells.look_up(exchange) == expected
     assert exchange.stored_account is None
 
 

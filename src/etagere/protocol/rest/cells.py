@@ -70,9 +70,16 @@ class Cells:
             exchange.stored_account = account
             return ""
         if move is not None and move.state is MoveState.INCOMING:
-            # The other cell serves it, or knows that it does not any more.
-            return move.cell
+            return await self._cell_of_incoming(name, move)
         return await self._other_cell(name, move)
+
+    async def _cell_of_incoming(self, name: str, move: AccountMove) -> str:
+        """Returns the cell that serves an account whose data has arrived here. That is the source,
+        unless the move was cancelled and the account has moved to a third cell since."""
+        try:
+            return await self._other_cell(name, move)
+        except Fault:
+            return move.cell
 
     async def _other_cell(self, name: str, move: AccountMove | None) -> str:
         cell = await self._account_cells.cell_of(name)
