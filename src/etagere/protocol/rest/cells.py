@@ -38,8 +38,8 @@ class AccountCells(Protocol):
         known."""
         ...
 
-    def forget(self, account: str) -> None:
-        """Drops the cached cell of an account."""
+    def expire(self, account: str) -> None:
+        """Makes the next request look up the cell of an account again, if that is possible."""
         ...
 
 
@@ -104,9 +104,10 @@ class Cells:
                     )
         return None
 
-    def forget(self, account: str) -> None:
-        """Drops the cached cell of an account, which did not serve it."""
-        self._account_cells.forget(account)
+    def expire(self, account: str) -> None:
+        """Makes the next request look up the cell of an account again: the cached one did not
+        serve it."""
+        self._account_cells.expire(account)
 
     async def relayed(self, exchange: Exchange, cell: str) -> Response:
         """Returns the response of a cell to a request."""
@@ -116,7 +117,7 @@ class Cells:
         response = await self.relay.relay(cell, exchange.request.service, exchange.http)
         if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
             # Perhaps because the account has moved from that cell.
-            self.forget(exchange.request.account)
+            self.expire(exchange.request.account)
         for name, value in response.headers:
             if name == b"x-ms-request-id":
                 # The ID that the client knows.
