@@ -12,12 +12,14 @@ import pytest
 from etagere.model.cells import CellNode, NamedCellNode
 from etagere.protocol.connections import introductions
 from etagere.protocol.connections.introductions import (
+    HANDSHAKES_PER_ADDRESS_MAX,
+    HandshakeLimit,
     Introduction,
     NotIntroduced,
     receive_introduction,
 )
 from etagere.protocol.relay import connections, suspects
-from etagere.protocol.relay.connections import CellConnections, Sender
+from etagere.protocol.relay.connections import CellConnections, Sender, handshakes_max
 from etagere.protocol.relay.node_connection import NodeGone
 from etagere.protocol.relay.suspects import AVOID_SECONDS_MAX, AVOID_SECONDS_MIN, Suspects
 from tests.loops import in_event_loop
@@ -44,6 +46,8 @@ class ListeningNode:
         self.refusals = 0
         """How many handshakes it refuses."""
         self.handshakes = 0
+        self.answers_after_seconds = 0.0
+        self._limit = HandshakeLimit()
         self._tasks: list[asyncio.Task[None]] = []
 
     def count_waiting(self) -> int:
@@ -64,7 +68,9 @@ class ListeningNode:
 
     async def _answer(self, connected: socket.socket) -> None:
         with connected, contextlib.suppress(NotIntroduced, OSError):
-            await receive_introduction(connected, SECRET, self._check)
+            with self._limit.admit("127.0.0.1"):
+                await asyncio.sleep(self.answers_after_seconds)
+                await receive_introduction(connected, SECRET, self._check)
             await asyncio.Event().wait()
 
     def _check(self, _: Introduction) -> None:
@@ -105,9 +111,9 @@ async def serving_node() -> AsyncIterator[ListeningNode]:
 class Client:
     """Connects to a cell."""
 
-    def __init__(self, *nodes: ListeningNode) -> None:
+    def __init__(self, *nodes: ListeningNode, front_ends: int = 1) -> None:
         self.nodes = [node.entry for node in nodes]
-        self.connections = CellConnections(SECRET)
+        self.connections = CellConnections(SECRET, front_ends)
 
     async def connect(self, count: int) -> list[str]:
         """Returns the nodes with which this many requests are connected at the same time; "" for
@@ -195,6 +201,25 @@ async def test_a_node_that_refuses_some_requests() -> None:
         serving.refusals = 3
         client = Client(serving)
         assert sorted(await client.connect(30)) == [""] * 3 + ["serving"] * 27
+
+
+@pytest.mark.parametrize(
+    ("front_ends", "expected"), [(1, 8), (5, 8), (8, 8), (9, 7), (17, 3), (64, 1), (257, 1)]
+)
+def test_the_front_ends_of_a_node_share_its_handshakes(front_ends: int, expected: int) -> None:
+    assert handshakes_max(front_ends) == expected
+    assert front_ends * expected <= max(HANDSHAKES_PER_ADDRESS_MAX, front_ends)
+
+
+@in_event_loop
+async def test_a_node_completes_the_handshakes_of_many_front_ends() -> None:
+    """It gives up the oldest ones with an address that has too many."""
+    front_ends = 33
+    async with serving_node() as serving:
+        serving.answers_after_seconds = 0.1
+        clients = [Client(serving, front_ends=front_ends) for _ in range(front_ends)]
+        connected = await asyncio.gather(*(client.connect(8) for client in clients))
+        assert connected == [["serving"] * 8] * front_ends
 
 
 class Clock:

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from etagere.model.cells import NamedCellNode
 from etagere.protocol.connections.introductions import (
+    HANDSHAKES_PER_ADDRESS_MAX,
     Introduction,
     NotIntroduced,
     connect_to_node,
@@ -35,8 +36,7 @@ _NODE_SECONDS_MAX: Final = 3.0
 _NODES_TRIED_MAX: Final = 8
 """The most nodes of a cell that are tried for one request."""
 _HANDSHAKES_MAX: Final = 8
-"""The most handshakes with one node at the same time. A node gives up the oldest handshakes with an
-address that has too many, and all front ends of this node have the same address."""
+"""The most handshakes of a front end with one node at the same time."""
 _KEEPALIVE_IDLE_SECONDS: Final = 15
 _KEEPALIVE_INTERVAL_SECONDS: Final = 5
 _KEEPALIVE_PROBES: Final = 3
@@ -93,8 +93,10 @@ class CellConnections:
     """Connections to the nodes of other cells. Each is used for the requests of one sender, one at
     a time, and is kept open for the next one for a while."""
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, front_ends: int = 1) -> None:
+        """`front_ends` is the number of front ends of this node, which have the same address."""
         self._secret = secret
+        self._handshakes_max = handshakes_max(front_ends)
         self._idle: OrderedDict[CellConnection, float] = OrderedDict()
         """Idle connections and the times when they became idle, the oldest first."""
         self._idle_of: dict[_Key, list[CellConnection]] = {}
@@ -140,7 +142,7 @@ class CellConnections:
         began = asyncio.get_running_loop().time()
         suspect = self._suspects.get(attempt.address)
         handshakes = self._handshakes.setdefault(
-            attempt.address, asyncio.Semaphore(_HANDSHAKES_MAX)
+            attempt.address, asyncio.Semaphore(self._handshakes_max)
         )
         try:
             async with asyncio.timeout_at(attempt.turn_ends_at(began)):
@@ -238,6 +240,14 @@ class CellConnections:
             self._expiring.cancel()
         while self._idle:
             self._close_oldest()
+
+
+def handshakes_max(front_ends: int) -> int:
+    """Returns how many handshakes with one node a front end may have at the same time. One process
+    of that node may get those of all front ends, and gives up the oldest ones if they are too
+    many."""
+    share = HANDSHAKES_PER_ADDRESS_MAX // front_ends
+    return max(1, min(share, _HANDSHAKES_MAX))
 
 
 def _address_of(named: NamedCellNode) -> Address:

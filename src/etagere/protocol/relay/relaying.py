@@ -62,10 +62,13 @@ class FetchedResponse:
 class Relay:
     """Relays requests to the nodes of other cells."""
 
-    def __init__(self, cell_nodes: CellNodes, secret: bytes, memory: MemoryBudget) -> None:
-        """`secret` is that of the account map."""
+    def __init__(
+        self, cell_nodes: CellNodes, secret: bytes, memory: MemoryBudget, front_ends: int = 1
+    ) -> None:
+        """`secret` is that of the account map, and `front_ends` the number of front ends of this
+        node."""
         self._cell_nodes = cell_nodes
-        self._connections = CellConnections(secret)
+        self._connections = CellConnections(secret, front_ends)
         self._memory = memory
 
     async def relay(self, cell: str, service: str, request: Request) -> Response:
