@@ -21,13 +21,13 @@ from etagere.protocol.connections.introductions import (
 from etagere.protocol.relay import connections, suspects
 from etagere.protocol.relay.connections import CellConnections, Sender, handshakes_max
 from etagere.protocol.relay.node_connection import NodeGone
-from etagere.protocol.relay.suspects import AVOID_SECONDS_MAX, AVOID_SECONDS_MIN, Suspects
+from etagere.protocol.relay.suspects import AVOID_SECONDS_MAX, AVOID_SECONDS_MIN, Suspects, Target
 from tests.loops import in_event_loop
 from tests.protocol.relay.harness import CELL, SECRET
 
 SHARE_SECONDS = 1.0
 AVOID_SECONDS = 1.0
-ADDRESS = "10.0.0.1", 7_000
+TARGET = Target(("10.0.0.1", 7_000), is_for_files=False)
 
 
 @pytest.fixture(autouse=True)
@@ -222,6 +222,38 @@ async def test_a_node_completes_the_handshakes_of_many_front_ends() -> None:
         assert connected == [["serving"] * 8] * front_ends
 
 
+def test_files_fail_on_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    Clock(monkeypatch)
+    known = Suspects()
+    known.note_failure(TARGET._replace(is_for_files=True))
+    assert not known.is_avoided(TARGET)
+
+
+@pytest.mark.parametrize("gone", ["blob", "file"])
+@in_event_loop
+async def test_connections_that_are_gone_together(gone: str) -> None:
+    """Those for File go on to another node, whose failure does not concern the others."""
+    async with serving_node() as serving:
+        client = Client(serving)
+        kept = {}
+        for service in ("blob", "queue", "table", "file"):
+            sender = Sender(service, "10.0.0.1", is_secure=False)
+            kept[service] = await client.connections.connect(CELL, sender, client.nodes)
+        sender = Sender(gone, "10.0.0.2", is_secure=False)
+        used = await client.connections.connect(CELL, sender, client.nodes)
+        for each in kept.values():
+            client.connections.keep(each)
+        client.connections.discard(used)
+        idle = {
+            service
+            for service, each in kept.items()
+            if client.connections.take_idle(CELL, each.sender) is not None
+        }
+        assert idle == ({"file"} if gone == "blob" else {"blob", "queue", "table"})
+        for each in kept.values():
+            each.connection.abort()
+
+
 class Clock:
     """The time of suspects."""
 
@@ -237,36 +269,36 @@ def test_a_node_is_avoided_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> 
         began = clock.now
         clock.now += 3.0
         for _ in range(8):  # handshakes that began at the same time
-            known.note_unreachable(ADDRESS, began)
+            known.note_unreachable(TARGET, began)
         failed_at = clock.now
-        while known.is_avoided(ADDRESS):
+        while known.is_avoided(TARGET):
             clock.now += 1.0
         return clock.now - failed_at
 
     assert [seconds_avoided() for _ in range(6)] == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
-    known.clear(ADDRESS)
-    assert not known.is_avoided(ADDRESS)
+    known.clear(TARGET)
+    assert not known.is_avoided(TARGET)
     assert seconds_avoided() == AVOID_SECONDS_MIN
 
 
 def test_a_failure_does_not_shorten_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, known = Clock(monkeypatch), Suspects()
     for _ in range(5):
-        known.note_unreachable(ADDRESS, clock.now)
+        known.note_unreachable(TARGET, clock.now)
         clock.now += 1.0
-    known.note_failure(ADDRESS)
+    known.note_failure(TARGET)
     clock.now += AVOID_SECONDS_MAX - 2.0
-    assert known.is_avoided(ADDRESS)
+    assert known.is_avoided(TARGET)
     clock.now += 1.0
-    assert not known.is_avoided(ADDRESS)
+    assert not known.is_avoided(TARGET)
 
 
 def test_nodes_that_nobody_tries_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, known = Clock(monkeypatch), Suspects()
-    known.note_failure(ADDRESS)
+    known.note_failure(TARGET)
     clock.now += AVOID_SECONDS_MAX
     known.forget_old()
-    assert known.get(ADDRESS) is not None
+    assert known.get(TARGET) is not None
     clock.now += AVOID_SECONDS_MAX
     known.forget_old()
-    assert known.get(ADDRESS) is None
+    assert known.get(TARGET) is None

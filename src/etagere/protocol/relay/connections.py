@@ -20,11 +20,12 @@ from etagere.protocol.connections.introductions import (
     connect_to_node,
 )
 from etagere.protocol.relay.node_connection import NodeConnection, NodeGone
-from etagere.protocol.relay.suspects import Address, Suspects
+from etagere.protocol.relay.suspects import Address, Suspects, Target
 from etagere.telemetry.formats import describe_exception
 
 logger = logging.getLogger(__name__)
 
+_FILE: Final = "file"
 _IDLE_MAX: Final = 512
 _IDLE_SECONDS_MAX: Final = 15.0
 """Less than the time after which the node closes an idle connection."""
@@ -59,7 +60,7 @@ class CellConnection(NamedTuple):
     cell: str
     sender: Sender
     node: str
-    address: Address
+    target: Target
     connection: NodeConnection
 
 
@@ -72,7 +73,7 @@ class _Attempt(NamedTuple):
     cell: str
     sender: Sender
     node: str
-    address: Address
+    target: Target
     deadline: float
     """When no further handshake is begun for the request."""
     is_last: bool
@@ -125,10 +126,9 @@ class CellConnections:
         for left in reversed(range(min(len(untried), _NODES_TRIED_MAX))):
             if loop.time() >= deadline:
                 break
-            named = self._take_next(untried)
-            attempt = _Attempt(
-                cell, sender, named.name, _address_of(named), deadline, is_last=not left
-            )
+            named = self._take_next(untried, sender)
+            target = _target_of(named, sender)
+            attempt = _Attempt(cell, sender, named.name, target, deadline, is_last=not left)
             async with contextlib.AsyncExitStack() as turn:
                 if await self._take_turn(turn, attempt):
                     connection = await self._try(attempt)
@@ -140,9 +140,9 @@ class CellConnections:
         """Waits until a handshake with a node may begin, and holds `turn` for it. Returns whether
         it is worthwhile: not if others have found meanwhile that the node is unreachable."""
         began = asyncio.get_running_loop().time()
-        suspect = self._suspects.get(attempt.address)
+        suspect = self._suspects.get(attempt.target)
         handshakes = self._handshakes.setdefault(
-            attempt.address, asyncio.Semaphore(self._handshakes_max)
+            attempt.target.address, asyncio.Semaphore(self._handshakes_max)
         )
         try:
             async with asyncio.timeout_at(attempt.turn_ends_at(began)):
@@ -151,27 +151,27 @@ class CellConnections:
                 await turn.enter_async_context(handshakes)
         except TimeoutError:
             return False
-        return not self._suspects.has_become_unreachable(attempt.address, began)
+        return not self._suspects.has_become_unreachable(attempt.target, began)
 
     async def _try(self, attempt: _Attempt) -> NodeConnection | None:
         """Connects to a node. Returns None if that fails, and avoids the node for a while."""
         began = asyncio.get_running_loop().time()
-        address = attempt.address
+        target = attempt.target
         try:
             async with asyncio.timeout_at(attempt.handshake_ends_at(began)):
-                connection = await self._connect(address, attempt.sender)
+                connection = await self._connect(target.address, attempt.sender)
         except (OSError, NotIntroduced) as error:
-            if self._suspects.get(address) is None:
+            if self._suspects.get(target) is None:
                 reason = describe_exception(error)
                 logger.warning(
                     "cannot reach node %s of cell %s: %s", attempt.node, attempt.cell, reason
                 )
             if isinstance(error, OSError):
-                self._suspects.note_unreachable(address, began)
+                self._suspects.note_unreachable(target, began)
             else:
-                self._suspects.note_failure(address)
+                self._suspects.note_failure(target)
             return None
-        self._suspects.clear(address)
+        self._suspects.clear(target)
         return connection
 
     async def _connect(self, address: Address, sender: Sender) -> NodeConnection:
@@ -188,16 +188,17 @@ class CellConnections:
             raise
         return connection
 
-    def _take_next(self, untried: list[NamedCellNode]) -> NamedCellNode:
+    def _take_next(self, untried: list[NamedCellNode], sender: Sender) -> NamedCellNode:
         """Removes the node to try next: the first that is not to be avoided now, if any."""
-        untried.sort(key=lambda named: self._suspects.is_avoided(_address_of(named)))
+        untried.sort(key=lambda named: self._suspects.is_avoided(_target_of(named, sender)))
         return untried.pop(0)
 
     def discard(self, used: CellConnection) -> None:
-        """Closes all connections to a node that is gone, and tries it last for a while."""
-        self._suspects.note_failure(used.address)
+        """Closes a connection whose node is gone, and the idle ones that are gone with it, and
+        tries the node last for a while."""
+        self._suspects.note_failure(used.target)
         used.connection.abort()
-        for kept in [kept for kept in self._idle if kept.address == used.address]:
+        for kept in [kept for kept in self._idle if kept.target == used.target]:
             self._remove(kept)
             kept.connection.abort()
 
@@ -250,8 +251,8 @@ def handshakes_max(front_ends: int) -> int:
     return max(1, min(share, _HANDSHAKES_MAX))
 
 
-def _address_of(named: NamedCellNode) -> Address:
-    return named.node.host, named.node.port
+def _target_of(named: NamedCellNode, sender: Sender) -> Target:
+    return Target((named.node.host, named.node.port), sender.service == _FILE)
 
 
 def _set_options(connected: socket.socket) -> None:
