@@ -77,7 +77,7 @@ async def test_answers_are_remembered_for_a_while(fixture: Fixture) -> None:
     assert await fixture.map.cell_of("mine") == "elsewhere"
     assert await fixture.map.cell_of("unknown") == "there"
     await fixture.put("mine", "there", "elsewhere")
-    fixture.map.forget("mine")
+    fixture.map.expire("mine")
     assert await fixture.map.cell_of("mine") == "there"
 
 
@@ -128,6 +128,29 @@ async def test_the_last_answer_stands_while_the_map_is_away(fixture: Fixture) ->
     fixture.now += 1.1
     assert await fixture.map.cell_of("another") == ""
     assert await fixture.map.cell_of("mine") == "there"
+
+
+@map_test
+async def test_an_answer_that_may_be_outdated_stands_while_the_map_is_away(
+    fixture: Fixture,
+) -> None:
+    """Any 503 of the other cell may mean that the account has moved."""
+    await fixture.put("mine", "there")
+    assert await fixture.map.cell_of("mine") == "there"
+    assert await fixture.map.cell_of("none") == ""
+    fixture.engine.is_away = True
+    for _ in range(3):
+        fixture.map.expire("mine")
+        fixture.map.expire("none")
+        fixture.map.expire("another")
+        assert await fixture.map.cell_of("mine") == "there"
+        assert await fixture.map.cell_of("none") == ""
+        with pytest.raises(Fault):
+            await fixture.map.cell_of("another")
+    fixture.engine.is_away = False
+    await fixture.put("mine", "elsewhere", "there")
+    fixture.now += 1.1
+    assert await fixture.map.cell_of("mine") == "elsewhere"
 
 
 @map_test

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -90,9 +91,12 @@ class _Lookups(Generic[V]):
             raise Fault(FaultReason.UNAVAILABLE, f"the account map cannot be read: {detail}")
         return known.value
 
-    def forget(self, key: str) -> None:
-        self._known.pop(key, None)
-        self._absent.pop(key, None)
+    def expire(self, key: str) -> None:
+        """Makes the next request look up a key again. The answer stays, in case that fails."""
+        for answers in (self._known, self._absent):
+            answer = answers.get(key)
+            if answer is not None:
+                answers[key] = answer._replace(at=-math.inf)
 
     def _task_of(self, key: str) -> asyncio.Task[V]:
         """Returns the task that looks up a key. It continues if the request that needs it ends."""
@@ -107,7 +111,8 @@ class _Lookups(Generic[V]):
 
     async def _look_up_and_store(self, key: str) -> V:
         value = await self._look_up(key)
-        self.forget(key)
+        self._known.pop(key, None)
+        self._absent.pop(key, None)
         answers = self._known if value else self._absent
         answers[key] = _Answer(value, self._now())
         if len(answers) > self._entries_max:
@@ -185,9 +190,10 @@ class AccountMap:
         """Reads what the map has for an account, not from the cache. Raises `Fault`."""
         return await self._engine.read(get_account_entry, account)
 
-    def forget(self, account: str) -> None:
-        """Drops the cached cell of an account, because it has turned out to be outdated."""
-        self._cells.forget(account)
+    def expire(self, account: str) -> None:
+        """Makes the next request look up the cell of an account again, because the cached one may
+        be outdated."""
+        self._cells.expire(account)
 
     async def close(self) -> None:
         await self._cells.close()

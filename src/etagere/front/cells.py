@@ -15,9 +15,13 @@ from etagere.settings import Settings
 
 
 def cells_of(
-    engine: Engine, account_map: AccountMap, settings: Settings, memory: MemoryBudget
+    engine: Engine,
+    account_map: AccountMap,
+    settings: Settings,
+    memory: MemoryBudget,
+    front_ends: int,
 ) -> Cells:
-    """Returns the cells as the services of a front end use them."""
+    """Returns the cells as the services of a front end use them, one of `front_ends`."""
     configured = {*BUILT_IN, *(account.name for account in settings.accounts)}
-    relay = Relay(account_map, account_map.secret, memory)
+    relay = Relay(account_map, account_map.secret, memory, front_ends)
     return Cells(engine, account_map, configured, relay)

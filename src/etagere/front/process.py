@@ -199,7 +199,7 @@ class FrontEnd:
             "table": tables.policies_of,
             "file": shares.policies_of,
         }
-        cells = _cells(storage, self.settings, memory)
+        cells = _cells(storage, self.settings, memory, self.table.front_ends)
         return FrontEndContext(
             self.directory,
             self.config,
@@ -261,12 +261,14 @@ def _start_jobs(context: FrontEndContext, jobs: Sequence[Job]) -> JobSupervisor:
     return supervisor
 
 
-def _cells(storage: ProcessStorage, settings: Settings, memory: MemoryBudget) -> Cells | None:
+def _cells(
+    storage: ProcessStorage, settings: Settings, memory: MemoryBudget, front_ends: int
+) -> Cells | None:
     if storage.account_map is None:
         return None
     from etagere.front.cells import cells_of  # noqa: PLC0415
 
-    return cells_of(storage.engine, storage.account_map, settings, memory)
+    return cells_of(storage.engine, storage.account_map, settings, memory, front_ends)
 
 
 def _closing_cells(context: FrontEndContext) -> Sequence[StopStep]:

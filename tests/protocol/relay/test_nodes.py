@@ -40,8 +40,12 @@ class Gone:
         ("GET", "/a/q/messages", "queue", 0, 0, Unknown),
         ("DELETE", "/a", "blob", 0, 0, Unknown),
         ("PUT", "/whole", "blob", 10, 10, Unknown),
-        ("PUT", "/a", "blob", 10, 5, Fault),
-        ("PUT", "/a", "blob", 10, 0, "another node"),
+        ("PUT", "/a?comp=block", "blob", 10, 5, Fault),
+        ("PUT", "/a?comp=block", "blob", 10, 0, "another node"),
+        # Operations that may have ignored the body.
+        ("DELETE", "/a", "blob", 10, 0, Unknown),
+        ("DELETE", "/a", "blob", 10, 5, Unknown),
+        ("PUT", "/a?comp=lease", "blob", 10, 0, Unknown),
     ],
 )
 @on_loops

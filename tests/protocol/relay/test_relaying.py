@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
@@ -15,7 +13,6 @@ from etagere.protocol.http.limits import Limits
 from etagere.protocol.http.messages import Request, Response
 from etagere.protocol.relay.connections import Sender
 from etagere.protocol.relay.node_connection import _READ_BYTES_MAX, RESPONSE_BYTES_MAX
-from etagere.protocol.relay.relaying import is_safe_request
 from tests.loops import until
 from tests.protocol.http.harness import get, hello, on_loops, put, put_chunks
 from tests.protocol.http.harness import head as request_lines
@@ -345,22 +342,3 @@ async def test_a_client_that_leaves_during_an_upload() -> None:
         client.reset()
         await until(lambda: cells.node.server.connections == 0)
         assert cells.failures == []
-
-
-@pytest.mark.parametrize(
-    ("service", "method", "target", "is_safe"),
-    [
-        ("blob", "GET", b"/a/c/messages", True),
-        ("queue", "GET", b"/a/q?comp=metadata", True),
-        ("queue", "GET", b"/a/q/messages", False),
-        ("queue", "GET", b"/a/q/Messages?numofmessages=2", False),
-        ("queue", "GET", b"/a/q/m%65ssages", False),
-        ("queue", "HEAD", b"/a?comp=list&prefix=%2F", True),
-        ("queue", "PUT", b"/a/q", False),
-    ],
-)
-def test_requests_that_may_be_sent_again(
-    service: str, method: str, target: bytes, is_safe: bool
-) -> None:
-    request = cast("Request", SimpleNamespace(method=method, target=target))
-    assert is_safe_request(service, request) is is_safe

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import socket
@@ -11,30 +12,32 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from etagere.model.cells import CellNode, NamedCellNode
+from etagere.model.cells import NamedCellNode
 from etagere.protocol.connections.introductions import (
+    HANDSHAKES_PER_ADDRESS_MAX,
     Introduction,
     NotIntroduced,
     connect_to_node,
 )
 from etagere.protocol.relay.node_connection import NodeConnection, NodeGone
+from etagere.protocol.relay.suspects import Address, Suspects, Target
 from etagere.telemetry.formats import describe_exception
 
 logger = logging.getLogger(__name__)
 
+_FILE: Final = "file"
 _IDLE_MAX: Final = 512
 _IDLE_SECONDS_MAX: Final = 15.0
 """Less than the time after which the node closes an idle connection."""
 _EXPIRE_SECONDS: Final = 5.0
 _CONNECT_SECONDS_MAX: Final = 12.0
-"""How long a request waits for a connection to some node."""
+"""How long a request waits for its turn with some node."""
+_NODE_SECONDS_MAX: Final = 3.0
+"""How long it waits for its turn with one node, and then for the node, while there are others."""
 _NODES_TRIED_MAX: Final = 8
 """The most nodes of a cell that are tried for one request."""
 _HANDSHAKES_MAX: Final = 8
-"""The most handshakes with one node at the same time. A node gives up the oldest handshakes with an
-address that has too many, and all front ends of this node have the same address."""
-_AVOID_SECONDS: Final = 5.0
-"""How long after a failed connection a node is tried only after all others."""
+"""The most handshakes of a front end with one node at the same time."""
 _KEEPALIVE_IDLE_SECONDS: Final = 15
 _KEEPALIVE_INTERVAL_SECONDS: Final = 5
 _KEEPALIVE_PROBES: Final = 3
@@ -57,27 +60,49 @@ class CellConnection(NamedTuple):
     cell: str
     sender: Sender
     node: str
-    address: tuple[str, int]
+    target: Target
     connection: NodeConnection
 
 
 _Key = tuple[str, Sender]
 
 
+class _Attempt(NamedTuple):
+    """An attempt to connect to a node, for a request that needs any node of a cell."""
+
+    cell: str
+    sender: Sender
+    node: str
+    target: Target
+    deadline: float
+    """When no further handshake is begun for the request."""
+    is_last: bool
+    """Whether there is no other node to try."""
+
+    def turn_ends_at(self, began: float) -> float:
+        """Returns how long to wait for a handshake to begin."""
+        return self.deadline if self.is_last else min(self.deadline, began + _NODE_SECONDS_MAX)
+
+    def handshake_ends_at(self, began: float) -> float:
+        """Returns how long to wait for a handshake. It always gets its time: a node must not seem
+        to be unreachable because the request has waited elsewhere before."""
+        ends_at = began + _NODE_SECONDS_MAX
+        return max(self.deadline, ends_at) if self.is_last else ends_at
+
+
 class CellConnections:
     """Connections to the nodes of other cells. Each is used for the requests of one sender, one at
     a time, and is kept open for the next one for a while."""
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, front_ends: int = 1) -> None:
+        """`front_ends` is the number of front ends of this node, which have the same address."""
         self._secret = secret
+        self._handshakes_max = handshakes_max(front_ends)
         self._idle: OrderedDict[CellConnection, float] = OrderedDict()
         """Idle connections and the times when they became idle, the oldest first."""
         self._idle_of: dict[_Key, list[CellConnection]] = {}
-        self._unreachable: dict[tuple[str, int], float] = {}
-        """Nodes that could not be reached, and when."""
-        self._handshakes: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = (
-            WeakValueDictionary()
-        )
+        self._suspects = Suspects()
+        self._handshakes: WeakValueDictionary[Address, asyncio.Semaphore] = WeakValueDictionary()
         """Limit the handshakes with each node."""
         self._expiring: asyncio.TimerHandle | None = None
 
@@ -96,30 +121,64 @@ class CellConnections:
         """Connects to one of these nodes. Raises `NodeGone` if none can be reached in time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _CONNECT_SECONDS_MAX
-        for name, node in self._in_order(nodes)[:_NODES_TRIED_MAX]:
+        self._suspects.forget_old()
+        untried = random.sample(list(nodes), len(nodes))
+        for left in reversed(range(min(len(untried), _NODES_TRIED_MAX))):
             if loop.time() >= deadline:
                 break
-            address = node.host, node.port
-            try:
-                async with asyncio.timeout_at(deadline):
-                    connection = await self._connect(address, sender)
-            except (OSError, TimeoutError, NotIntroduced) as error:
-                if address not in self._unreachable:
-                    reason = describe_exception(error)
-                    logger.warning("cannot reach node %s of cell %s: %s", name, cell, reason)
-                self._unreachable[address] = loop.time()
-            else:
-                self._unreachable.pop(address, None)
-                return CellConnection(cell, sender, name, address, connection)
+            named = self._take_next(untried, sender)
+            target = _target_of(named, sender)
+            attempt = _Attempt(cell, sender, named.name, target, deadline, is_last=not left)
+            async with contextlib.AsyncExitStack() as turn:
+                if await self._take_turn(turn, attempt):
+                    connection = await self._try(attempt)
+                    if connection is not None:
+                        return CellConnection(*attempt[:4], connection)
         raise NodeGone(f"no node of cell {cell} can be reached")
 
-    async def _connect(self, address: tuple[str, int], sender: Sender) -> NodeConnection:
+    async def _take_turn(self, turn: contextlib.AsyncExitStack, attempt: _Attempt) -> bool:
+        """Waits until a handshake with a node may begin, and holds `turn` for it. Returns whether
+        it is worthwhile: not if others have found meanwhile that the node is unreachable."""
+        began = asyncio.get_running_loop().time()
+        suspect = self._suspects.get(attempt.target)
+        handshakes = self._handshakes.setdefault(
+            attempt.target.address, asyncio.Semaphore(self._handshakes_max)
+        )
+        try:
+            async with asyncio.timeout_at(attempt.turn_ends_at(began)):
+                if suspect is not None:
+                    await turn.enter_async_context(suspect.probing)
+                await turn.enter_async_context(handshakes)
+        except TimeoutError:
+            return False
+        return not self._suspects.has_become_unreachable(attempt.target, began)
+
+    async def _try(self, attempt: _Attempt) -> NodeConnection | None:
+        """Connects to a node. Returns None if that fails, and avoids the node for a while."""
+        began = asyncio.get_running_loop().time()
+        target = attempt.target
+        try:
+            async with asyncio.timeout_at(attempt.handshake_ends_at(began)):
+                connection = await self._connect(target.address, attempt.sender)
+        except (OSError, NotIntroduced) as error:
+            if self._suspects.get(target) is None:
+                reason = describe_exception(error)
+                logger.warning(
+                    "cannot reach node %s of cell %s: %s", attempt.node, attempt.cell, reason
+                )
+            if isinstance(error, OSError):
+                self._suspects.note_unreachable(target, began)
+            else:
+                self._suspects.note_failure(target)
+            return None
+        self._suspects.clear(target)
+        return connection
+
+    async def _connect(self, address: Address, sender: Sender) -> NodeConnection:
         introduction = Introduction(
             sender.service, sender.host, 0, 0, is_relayed=True, is_secure=sender.is_secure
         )
-        handshakes = self._handshakes.setdefault(address, asyncio.Semaphore(_HANDSHAKES_MAX))
-        async with handshakes:
-            connected = await connect_to_node(address, self._secret, introduction)
+        connected = await connect_to_node(address, self._secret, introduction)
         try:
             _set_options(connected)
             loop = asyncio.get_running_loop()
@@ -129,22 +188,17 @@ class CellConnections:
             raise
         return connection
 
-    def _in_order(self, nodes: Sequence[NamedCellNode]) -> list[tuple[str, CellNode]]:
-        """Returns nodes in the order in which to try them: random, with those that could not be
-        reached recently at the end."""
-        now = asyncio.get_running_loop().time()
-        self._unreachable = {
-            address: at for address, at in self._unreachable.items() if now - at < _AVOID_SECONDS
-        }
-        shuffled = random.sample(list(nodes), len(nodes))
-        shuffled.sort(key=lambda named: (named.node.host, named.node.port) in self._unreachable)
-        return [(named.name, named.node) for named in shuffled]
+    def _take_next(self, untried: list[NamedCellNode], sender: Sender) -> NamedCellNode:
+        """Removes the node to try next: the first that is not to be avoided now, if any."""
+        untried.sort(key=lambda named: self._suspects.is_avoided(_target_of(named, sender)))
+        return untried.pop(0)
 
     def discard(self, used: CellConnection) -> None:
-        """Closes all connections to a node that is gone, and tries it last for a while."""
-        self._unreachable[used.address] = asyncio.get_running_loop().time()
+        """Closes a connection whose node is gone, and the idle ones that are gone with it, and
+        tries the node last for a while."""
+        self._suspects.note_failure(used.target)
         used.connection.abort()
-        for kept in [kept for kept in self._idle if kept.address == used.address]:
+        for kept in [kept for kept in self._idle if kept.target == used.target]:
             self._remove(kept)
             kept.connection.abort()
 
@@ -187,6 +241,18 @@ class CellConnections:
             self._expiring.cancel()
         while self._idle:
             self._close_oldest()
+
+
+def handshakes_max(front_ends: int) -> int:
+    """Returns how many handshakes with one node a front end may have at the same time. One process
+    of that node may get those of all front ends, and gives up the oldest ones if they are too
+    many."""
+    share = HANDSHAKES_PER_ADDRESS_MAX // front_ends
+    return max(1, min(share, _HANDSHAKES_MAX))
+
+
+def _target_of(named: NamedCellNode, sender: Sender) -> Target:
+    return Target((named.node.host, named.node.port), sender.service == _FILE)
 
 
 def _set_options(connected: socket.socket) -> None:

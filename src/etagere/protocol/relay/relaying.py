@@ -16,8 +16,9 @@ from etagere.model.cells import NamedCellNode
 from etagere.protocol.connections.memory import SMALL_BYTES_MAX, MemoryBudget, MemoryExhausted
 from etagere.protocol.http.messages import Request, RequestBody, Response
 from etagere.protocol.relay.connections import CellConnection, CellConnections, Sender
+from etagere.protocol.relay.effects import Effect, effect_of
 from etagere.protocol.relay.heads import ResponseHead, request_head
-from etagere.protocol.relay.node_connection import RESPONSE_BYTES_MAX, NodeGone
+from etagere.protocol.relay.node_connection import RESPONSE_BYTES_MAX, NodeConnection, NodeGone
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +27,6 @@ _RESPONSE_SECONDS_MAX: Final = 120.0
 """How long a node may take to respond."""
 _COPY_SECONDS_MAX: Final = 660.0
 """How long a node may take to respond if it has to read the source of a copy first."""
-_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class CellNodes(Protocol):
@@ -62,17 +62,20 @@ class FetchedResponse:
 class Relay:
     """Relays requests to the nodes of other cells."""
 
-    def __init__(self, cell_nodes: CellNodes, secret: bytes, memory: MemoryBudget) -> None:
-        """`secret` is that of the account map."""
+    def __init__(
+        self, cell_nodes: CellNodes, secret: bytes, memory: MemoryBudget, front_ends: int = 1
+    ) -> None:
+        """`secret` is that of the account map, and `front_ends` the number of front ends of this
+        node."""
         self._cell_nodes = cell_nodes
-        self._connections = CellConnections(secret)
+        self._connections = CellConnections(secret, front_ends)
         self._memory = memory
 
     async def relay(self, cell: str, service: str, request: Request) -> Response:
         """Returns the response of a cell to a request. Raises `Fault` if the request was not
         carried out, `Unknown` if that is not known, and what reading its body raises."""
         sender = Sender(service, request.client, request.secure)
-        is_safe = is_safe_request(service, request)
+        effect = effect_of(service, request)
         reads_source = b"x-ms-copy-source" in request.fields
         used, received = await self._send(
             cell,
@@ -80,10 +83,10 @@ class Relay:
             request.method,
             request_head(request),
             request.body,
-            is_safe=is_safe,
+            effect=effect,
             response_seconds_max=_COPY_SECONDS_MAX if reads_source else _RESPONSE_SECONDS_MAX,
         )
-        return self._response(used, request, received, is_safe)
+        return self._response(used, request, received, is_safe=effect is Effect.NONE)
 
     async def fetch(self, cell: str, sender: Sender, head: bytes) -> FetchedResponse:
         """Returns the response of a cell to a GET request with this head. Raises `Fault`."""
@@ -93,7 +96,7 @@ class Relay:
             "GET",
             head,
             None,
-            is_safe=True,
+            effect=Effect.NONE,
             response_seconds_max=_RESPONSE_SECONDS_MAX,
         )
         return FetchedResponse(self._connections, used, received)
@@ -106,7 +109,7 @@ class Relay:
         head: bytes,
         body: RequestBody | None,
         *,
-        is_safe: bool,
+        effect: Effect,
         response_seconds_max: float,
     ) -> tuple[CellConnection, ResponseHead]:
         for _ in range(_ATTEMPTS_MAX):
@@ -118,11 +121,10 @@ class Relay:
             except NodeGone as gone:
                 self._connections.discard(used)
                 logger.warning("node %s of cell %s is gone: %s", used.node, cell, gone)
-                if connection.body_bytes_sent == 0 and (is_safe or not connection.has_sent_all):
-                    continue
-                if is_safe or not connection.has_sent_all:
+                if _may_have_changed(effect, connection):
+                    raise Unknown(f"cell {cell}: {gone}") from None
+                if connection.body_bytes_sent:
                     raise Fault(FaultReason.UNAVAILABLE, f"cell {cell}: {gone}") from None
-                raise Unknown(f"cell {cell}: {gone}") from None
         raise Fault(FaultReason.UNAVAILABLE, f"cell {cell}: {_ATTEMPTS_MAX} nodes are gone")
 
     async def _connect(self, cell: str, sender: Sender) -> CellConnection:
@@ -136,7 +138,7 @@ class Relay:
             raise Fault(FaultReason.UNAVAILABLE, str(gone)) from None
 
     def _response(
-        self, used: CellConnection, request: Request, received: ResponseHead, is_safe: bool
+        self, used: CellConnection, request: Request, received: ResponseHead, *, is_safe: bool
     ) -> Response:
         response = Response(
             received.status,
@@ -174,9 +176,7 @@ async def _chunks(used: CellConnection) -> AsyncIterator[bytes]:
         raise OSError(f"node {used.node} of cell {used.cell} is gone: {gone}") from None
 
 
-def is_safe_request(service: str, request: Request) -> bool:
-    """Returns whether a request changes nothing, so that it may be repeated. Get Messages hides
-    the messages that it returns. A path with escapes may be one of Get Messages."""
-    path = request.target.partition(b"?")[0].lower()
-    may_hide_messages = service == "queue" and (b"/messages" in path or b"%" in path)
-    return request.method in _SAFE_METHODS and not may_hide_messages
+def _may_have_changed(effect: Effect, connection: NodeConnection) -> bool:
+    """Returns whether a node may have carried out the request that was sent to it."""
+    needs_body = effect is Effect.AFTER_BODY
+    return effect is Effect.AT_ONCE or (needs_body and connection.has_sent_all)

@@ -38,8 +38,8 @@ class AccountCells(Protocol):
         known."""
         ...
 
-    def forget(self, account: str) -> None:
-        """Drops the cached cell of an account."""
+    def expire(self, account: str) -> None:
+        """Makes the next request look up the cell of an account again, if that is possible."""
         ...
 
 
@@ -70,9 +70,16 @@ class Cells:
             exchange.stored_account = account
             return ""
         if move is not None and move.state is MoveState.INCOMING:
-            # The other cell serves it, or knows that it does not any more.
-            return move.cell
+            return await self._cell_of_incoming(name, move)
         return await self._other_cell(name, move)
+
+    async def _cell_of_incoming(self, name: str, move: AccountMove) -> str:
+        """Returns the cell that serves an account whose data has arrived here. That is the source,
+        unless the move was cancelled and the account has moved to a third cell since."""
+        try:
+            return await self._other_cell(name, move)
+        except Fault:
+            return move.cell
 
     async def _other_cell(self, name: str, move: AccountMove | None) -> str:
         cell = await self._account_cells.cell_of(name)
@@ -97,9 +104,10 @@ class Cells:
                     )
         return None
 
-    def forget(self, account: str) -> None:
-        """Drops the cached cell of an account, which did not serve it."""
-        self._account_cells.forget(account)
+    def expire(self, account: str) -> None:
+        """Makes the next request look up the cell of an account again: the cached one did not
+        serve it."""
+        self._account_cells.expire(account)
 
     async def relayed(self, exchange: Exchange, cell: str) -> Response:
         """Returns the response of a cell to a request."""
@@ -109,7 +117,7 @@ class Cells:
         response = await self.relay.relay(cell, exchange.request.service, exchange.http)
         if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
             # Perhaps because the account has moved from that cell.
-            self.forget(exchange.request.account)
+            self.expire(exchange.request.account)
         for name, value in response.headers:
             if name == b"x-ms-request-id":
                 # The ID that the client knows.

@@ -51,7 +51,7 @@ async def fetch(
         raise failed(address.authority, error) from None
     if fetched.head.status == HTTPStatus.SERVICE_UNAVAILABLE:
         fetched.close()
-        cells.forget(request.account)
+        cells.expire(request.account)
         raise Refused(Refusal("ServerBusy"))
     fields = {text(name).lower(): text(value) for name, value in fetched.head.headers}
     if fetched.head.length is not None:
