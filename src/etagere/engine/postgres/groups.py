@@ -16,8 +16,10 @@ import psycopg
 from etagere.clock import Clock
 from etagere.config import Config
 from etagere.engine import wire
+from etagere.engine.deadlines import Expired, require_in_time
 from etagere.engine.group_writer import (
     Answer,
+    answer_expired,
     call_hooks,
     fault_answer,
     origins,
@@ -115,6 +117,8 @@ class PostgresWriter:
         skip_locked = time.monotonic() < self._skip_locked_until
         try:
             return self._run(group, skip_locked=skip_locked)
+        except Expired:
+            return []
         except Conflict:
             self._skip_locked_until = time.monotonic() + _SKIP_LOCKED_SECONDS
         except Fault as fault:
@@ -127,6 +131,8 @@ class PostgresWriter:
         if not skip_locked:
             try:
                 return self._run(group, skip_locked=True)
+            except Expired:
+                return []
             except (Conflict, Fault) as error:
                 logger.debug("running %d operations one by one: %s", len(group), error)
         return [self._run_alone(request) for request in group]
@@ -134,6 +140,8 @@ class PostgresWriter:
     def _run_alone(self, request: wire.Request) -> Answer:
         try:
             (answer,) = self._run([request], skip_locked=True)
+        except Expired:
+            (answer,) = answer_expired([request])
         except Conflict:
             return Answer(Outcome.CONFLICT, b"")
         except Fault as fault:
@@ -142,12 +150,14 @@ class PostgresWriter:
 
     def _run(self, group: Sequence[wire.Request], *, skip_locked: bool) -> list[Answer]:
         """Runs a group, and repeats it if only the connection, the fence or the reservation of
-        stamps failed. Raises `Conflict` or `Fault`; then nothing was changed."""
+        stamps failed. Raises `Conflict`, `Fault` or `Expired`; then nothing was changed."""
         fault = Fault(FaultReason.UNAVAILABLE, "the fence is not valid")
         deadline = time.monotonic() + _ATTEMPTS_SECONDS_MAX
         for attempt in range(_ATTEMPTS_MAX):
             if attempt > 1 and time.monotonic() > deadline:
                 break
+            if attempt:
+                require_in_time(group)
             try:
                 return self._run_once(group, skip_locked=skip_locked)
             except StaleFence:
@@ -185,7 +195,7 @@ class PostgresWriter:
                 return self._answer_unknown(group[: run.count], failed.outcome)
             self._roll_back(transaction)
             raise failed.outcome from None
-        except (StaleFence, NotReserved):
+        except (StaleFence, NotReserved, Expired):
             self._roll_back(transaction)
             raise
         except Exception as error:
