@@ -73,15 +73,21 @@ class PostgresWriter:
         self._cache = RecordCache()
         self._pipeline: Pipeline | None = None
         self._wal_timeline = ""
-        self._create_schema()
-        self._renewals = WriterRenewals(database, clock)
         self._lock_requests = LockRequests()
         self._skip_locked_until = 0.0
         self._last_now = 0
-        asked_at = clock.elapsed()
-        self._estimate = ClockEstimate(self._renewals.renew(), asked_at)
-        # Before the other processes of the node open connections, of which there may be too few.
-        self._connect()
+        self._create_schema()
+        self._renewals = WriterRenewals(database, clock)
+        try:
+            asked_at = clock.elapsed()
+            self._estimate = ClockEstimate(self._renewals.renew(), asked_at)
+            # Before the other processes of the node open connections, of which there may be too
+            # few.
+            self._connect()
+        except BaseException:
+            # The caller tries again: every attempt would keep a thread, a connection and a slot.
+            self.close()
+            raise
 
     def _create_schema(self) -> None:
         connection = connect_writer(self._database)
