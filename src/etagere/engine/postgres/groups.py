@@ -90,7 +90,7 @@ class PostgresWriter:
             raise
 
     def _create_schema(self) -> None:
-        connection = connect_writer(self._database)
+        connection = connect_writer(self._database, schema.ANSWER_SECONDS_MAX)
         try:
             schema.create(connection, self._database.schema)
         except psycopg.Error as error:
