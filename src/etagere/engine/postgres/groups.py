@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeGuard
 
 import psycopg
 
@@ -128,7 +128,7 @@ class PostgresWriter:
         except Conflict:
             self._skip_locked_until = time.monotonic() + _SKIP_LOCKED_SECONDS
         except Fault as fault:
-            if fault.reason is FaultReason.UNAVAILABLE or len(group) == 1:
+            if is_unavailable(fault) or len(group) == 1:
                 return answer_with_fault(group, fault)
             logger.warning(
                 "rolled back a group of %d operations: %s", len(group), fault, extra=origins(group)
@@ -140,19 +140,27 @@ class PostgresWriter:
             except Expired:
                 return []
             except (Conflict, Fault) as error:
+                if is_unavailable(error):
+                    return answer_with_fault(group, error)
                 logger.debug("running %d operations one by one: %s", len(group), error)
-        return [self._run_alone(request) for request in group]
+        return self._run_one_by_one(group)
 
-    def _run_alone(self, request: wire.Request) -> Answer:
-        try:
-            (answer,) = self._run([request], skip_locked=True)
-        except Expired:
-            (answer,) = answer_expired([request])
-        except Conflict:
-            return Answer(Outcome.CONFLICT, b"")
-        except Fault as fault:
-            (answer,) = answer_with_fault([request], fault)
-        return answer
+    def _run_one_by_one(self, group: Sequence[wire.Request]) -> list[Answer]:
+        """Cuts the group when the database is unavailable, because each operation would wait for
+        it. If it still is, those of the next group are all answered after the first wait."""
+        answers: list[Answer] = []
+        for request in group:
+            try:
+                answers += self._run([request], skip_locked=True)
+            except Expired:
+                answers += answer_expired([request])
+            except Conflict:
+                answers.append(Answer(Outcome.CONFLICT, b""))
+            except Fault as fault:
+                answers += answer_with_fault([request], fault)
+                if is_unavailable(fault):
+                    break
+        return answers
 
     def _run(self, group: Sequence[wire.Request], *, skip_locked: bool) -> list[Answer]:
         """Runs a group, and repeats it if only the connection, the fence or the reservation of
@@ -172,7 +180,7 @@ class PostgresWriter:
             except NotReserved as error:
                 self._renewals.reserve(error.until)
             except Fault as error:
-                if error.reason is not FaultReason.UNAVAILABLE:
+                if not is_unavailable(error):
                     raise
                 fault = error
                 self._disconnect()
@@ -280,6 +288,11 @@ class PostgresWriter:
     def close(self) -> None:
         self._disconnect()
         self._renewals.close()
+
+
+def is_unavailable(error: Exception) -> TypeGuard[Fault]:
+    """Returns whether an error is the fault that the database is unavailable."""
+    return isinstance(error, Fault) and error.reason is FaultReason.UNAVAILABLE
 
 
 def answer_with_fault(group: Sequence[wire.Request], fault: Fault) -> list[Answer]:
