@@ -106,7 +106,8 @@ def test_a_writer_is_killed_with_requests_in_flight(tmp_path: Path) -> None:
 
 
 def test_a_writer_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Callers wait for a bounded time; afterwards the writer continues."""
+    """Callers wait for a bounded time; afterwards the writer continues, without what it had not
+    answered in time."""
     monkeypatch.setattr(writer_client, "_WATCH_SECONDS", 0.1)
     with served(tmp_path / "data", HASTY) as server:
 
@@ -119,7 +120,10 @@ def test_a_writer_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
                 pid = server.writer_pid
                 with stopped(pid):
                     began = time.monotonic()
-                    outcomes = await endings(await begin_all(front.engine, "in-flight"))
+                    begun = await begin_all(front.engine, "in-flight")
+                    await asyncio.sleep(0.1)
+                    begun.update(await begin_all(front.engine, "sent-later"))
+                    outcomes = await endings(begun)
                     assert {ending.kind for ending in outcomes.values()} == {"unknown"}
                     assert time.monotonic() - began < 5.0
                     await require_items(front.engine, {"kept": True})  # reads are not affected
@@ -127,6 +131,7 @@ def test_a_writer_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
                     assert again.kind == "unknown"
                 await eventually(lambda: front.engine.write(put_item, PutItem("next")))
                 assert server.writer_pid == pid
+                await require_items(front.engine, dict.fromkeys([*outcomes, "more"], False))
 
         run(work())
         assert server.stop() == 0

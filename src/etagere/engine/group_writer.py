@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from etagere.engine import wire
+from etagere.engine.deadlines import Expired
 from etagere.engine.interface import OPERATIONS, FaultReason, Operation
 from etagere.engine.records import ENCODE
 from etagere.engine.wire import Outcome
@@ -39,7 +40,8 @@ class GroupWriter(Protocol):
     def run_group(self, group: Sequence[wire.Request]) -> list[Answer]:
         """Runs the requests of a group; on return every answer is durable. A group that takes too
         long is cut: then there are fewer answers than requests, and the rest belongs to the next
-        group."""
+        group. No answer: the group was rolled back, because the deadline of a request has
+        passed."""
         ...
 
     def maintain(self) -> None:
@@ -84,6 +86,15 @@ def origins(group: Sequence[wire.Request]) -> dict[str, object]:
 
 def fault_answer(reason: FaultReason, detail: str) -> Answer:
     return Answer(Outcome.FAULT, ENCODE(wire.FaultNote(reason, detail)))
+
+
+def answer_expired(requests: Sequence[wire.Request]) -> list[Answer]:
+    """Logs and answers requests whose deadline has passed."""
+    expired = str(Expired())
+    logger.error(
+        "%d operations were not carried out: %s", len(requests), expired, extra=origins(requests)
+    )
+    return [fault_answer(FaultReason.UNAVAILABLE, expired)] * len(requests)
 
 
 def call_hooks(hooks: Sequence[Hook]) -> None:

@@ -20,9 +20,11 @@ from etagere.clock import Clock
 from etagere.config import Config
 from etagere.engine import ledger, timeline, wire
 from etagere.engine.checkpoints import Checkpointer
+from etagere.engine.deadlines import Expired, require_in_time
 from etagere.engine.group_writer import (
     Answer,
     Hook,
+    answer_expired,
     call_hooks,
     fault_answer,
     operation_named,
@@ -97,7 +99,8 @@ class Writer:
     def run_group(self, group: Sequence[wire.Request]) -> list[Answer]:
         """Runs the requests of a group; on return every answer is durable. A group that takes too
         long is cut: then there are fewer answers than requests, and the rest belongs to the next
-        group."""
+        group. No answer: the group was rolled back, because the deadline of a request has
+        passed."""
         if self._log_in_doubt and not self._repair_log():
             fault = fault_answer(FaultReason.FAILED, "the write-ahead log cannot be written")
             return [fault] * len(group)
@@ -105,6 +108,8 @@ class Writer:
             return [self._run_alone(request) for request in group]
         try:
             return self._run_and_commit(group)
+        except Expired:
+            return []
         except TransactionLost as lost:
             logger.warning(
                 "rolled back a group of %d operations: %s", len(group), lost, extra=origins(group)
@@ -118,6 +123,8 @@ class Writer:
             try:
                 (answer,) = self._run_and_commit([request])
                 return answer
+            except Expired:
+                return answer_expired([request])[0]
             except TransactionLost as lost:
                 if ledger.is_disk_full(lost.error) and not self._reserve.released:
                     logger.error("the disk is full: running only operations that free space")
@@ -131,9 +138,10 @@ class Writer:
         self._changed = False
         try:
             answers, hooks = self._run_operations(group)
+            require_in_time(group)
             began = time.monotonic()
             doubt = self._commit()
-        except TransactionLost:
+        except (TransactionLost, Expired):
             self._roll_back()
             self._workspace.clear()
             raise

@@ -1,12 +1,13 @@
 """The protocol between a front end and the writer.
 
     request  length u32 · id u32 · name length u16 · origin length u8 · account length u8 ·
-             epoch u64 · operation name · origin · account · command
+             epoch u64 · deadline u64 · operation name · origin · account · command
     answer   length u32 · id u32 · outcome u8 · payload
 
 The length counts what follows it. The origin is the ID of the client's request, for the log. The
 epoch is that of the task of the front end (`tasks.py`), 0 if it has none. The account is the one
-that the client writes to, if accounts may move (`account_moves.py`).
+that the client writes to, if accounts may move (`account_moves.py`). The deadline is the time after
+which the operation must not be committed (`deadlines.py`); those of a connection never decrease.
 Commands and payloads are MessagePack.
 """
 
@@ -21,14 +22,15 @@ import msgspec
 from etagere.engine.interface import FaultReason
 from etagere.model.base import Part
 
-_REQUEST = struct.Struct("<IIHBBQ")
+_REQUEST = struct.Struct("<IIHBBQQ")
 _ANSWER = struct.Struct("<IIB")
-_REQUEST_HEAD = struct.Struct("<IHBBQ")
+_REQUEST_HEAD = struct.Struct("<IHBBQQ")
 _ANSWER_HEAD = struct.Struct("<IB")
 _REQUEST_HEAD_BYTES = _REQUEST_HEAD.size
 _LENGTH_BYTES = 4
 _LENGTH = struct.Struct("<I")
 REQUEST_ID_MAX = 2**32 - 1
+NO_DEADLINE = 2**64 - 1
 
 
 class Outcome(enum.IntEnum):
@@ -64,6 +66,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """The epoch that the operation requires; 0: none."""
     account: bytes = b""
     """The account that must be writable; empty: none."""
+    deadline: int = NO_DEADLINE
+    """The time after which the operation must not be committed."""
 
 
 def encode_request(
@@ -73,19 +77,21 @@ def encode_request(
     origin: bytes = b"",
     epoch: int = 0,
     account: bytes = b"",
+    deadline: int = NO_DEADLINE,
 ) -> bytes:
     rest = b"".join((operation, origin, account, command))
     length = _REQUEST_HEAD_BYTES + len(rest)
-    return (
-        _REQUEST.pack(length, request_id, len(operation), len(origin), len(account), epoch) + rest
-    )
+    lengths = len(operation), len(origin), len(account)
+    return _REQUEST.pack(length, request_id, *lengths, epoch, deadline) + rest
 
 
 def decode_request(frame: memoryview) -> Request:
     """Decodes a frame without its length field."""
     if len(frame) < _REQUEST_HEAD_BYTES:
         raise BadFrame(f"a frame of {len(frame)} bytes")
-    request_id, name_length, origin_length, account_length, epoch = _REQUEST_HEAD.unpack_from(frame)
+    request_id, name_length, origin_length, account_length, epoch, deadline = (
+        _REQUEST_HEAD.unpack_from(frame)
+    )
     name_end = _REQUEST_HEAD_BYTES + name_length
     origin_end = name_end + origin_length
     account_end = origin_end + account_length
@@ -96,6 +102,7 @@ def decode_request(frame: memoryview) -> Request:
         bytes(frame[name_end:origin_end]),
         epoch,
         bytes(frame[origin_end:account_end]) if account_length else b"",
+        deadline,
     )
 
 

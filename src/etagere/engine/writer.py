@@ -6,6 +6,7 @@ answers them.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import select
@@ -13,13 +14,13 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from etagere.clock import Clock
 from etagere.config import Config
-from etagere.engine import ledger, reserve, wire
-from etagere.engine.group_writer import GroupWriter
+from etagere.engine import deadlines, ledger, reserve, wire
+from etagere.engine.group_writer import Answer, GroupWriter, answer_expired
 from etagere.engine.groups import Writer
 from etagere.gc_tuning import tune_gc
 from etagere.metrics.snapshots import Snapshot
@@ -253,7 +254,7 @@ class WriterService:
     def _next_group(self) -> list[tuple[_Peer, wire.Request]]:
         """Takes the requests of one commit, one of each front end in turn."""
         group: list[tuple[_Peer, wire.Request]] = []
-        peers = self._in_turn()
+        peers = self._answer_expired(self._in_turn())
         if peers:
             self._oldest = min([peer.waiting_since for peer in peers])
             for peer in peers:
@@ -262,6 +263,19 @@ class WriterService:
             group += [(peer, peer.requests.popleft()) for peer in peers]
             peers = [peer for peer in peers if peer.requests]
         return group
+
+    def _answer_expired(self, peers: list[_Peer]) -> list[_Peer]:
+        """Answers the requests whose deadline has passed. Returns the front ends with others."""
+        now = deadlines.now()
+        late = [peer for peer in peers if peer.requests[0].deadline <= now]
+        if not late:
+            return peers
+        for peer in late:
+            expired = list(itertools.takewhile(lambda one: one.deadline <= now, peer.requests))
+            for _ in expired:
+                peer.requests.popleft()
+            self._answer_all([(peer, request) for request in expired], answer_expired(expired))
+        return [peer for peer in peers if peer.requests]
 
     def _in_turn(self) -> list[_Peer]:
         """Returns the front ends with requests, starting after the one that was served last: a
@@ -276,13 +290,20 @@ class WriterService:
         counters = self._counters
         counters.queue_seconds.observe(time.monotonic() - self._oldest)
         answers = self._writer.run_group([request for _, request in group])
-        counters.group_operations.observe(len(answers))
-        outcomes = counters.outcomes
-        outgoing: dict[_Peer, list[bytes]] = {}
         for peer, request in reversed(group[len(answers) :]):
             peer.requests.appendleft(request)
+        if not answers:
+            return
+        counters.group_operations.observe(len(answers))
         self._served_last = group[len(answers) - 1][0]
-        for (peer, request), answer in zip(group, answers, strict=False):
+        self._answer_all(group, answers)
+
+    def _answer_all(
+        self, requests: Iterable[tuple[_Peer, wire.Request]], answers: Iterable[Answer]
+    ) -> None:
+        outcomes = self._counters.outcomes
+        outgoing: dict[_Peer, list[bytes]] = {}
+        for (peer, request), answer in zip(requests, answers, strict=False):
             outcomes[answer.outcome] += 1
             frame = wire.encode_answer(request.id, answer.outcome, answer.payload)
             outgoing.setdefault(peer, []).append(frame)

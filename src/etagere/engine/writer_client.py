@@ -13,6 +13,7 @@ import msgspec
 
 from etagere.config import Config
 from etagere.engine import wire
+from etagere.engine.deadlines import AnswerTimer
 from etagere.engine.interface import (
     C,
     Conflict,
@@ -160,13 +161,12 @@ class WriterConnection(asyncio.Protocol):
         self._accounts_may_move = accounts_may_move
         self._loop = asyncio.get_running_loop()
         self._answer_seconds_max = config.writer_answer_seconds_max
+        self._timer = AnswerTimer(config.writer_answer_seconds_max)
         self._frames = wire.FrameReader(config.frame_bytes_max)
         self._pending: dict[int, asyncio.Future[tuple[int, memoryview]]] = {}
         self._unsent: list[bytes] = []
         self._flush_due = False
         self._last_id = 0
-        self._watched_id = 0
-        self._watch_deadline = 0.0
         self.lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -174,13 +174,17 @@ class WriterConnection(asyncio.Protocol):
         self._watch()
 
     def ask(self, operation: bytes, command: bytes) -> asyncio.Future[tuple[int, memoryview]]:
+        if not self._pending:
+            self._timer.restart()
         self._last_id = request_id = self._last_id % wire.REQUEST_ID_MAX + 1
         answer = self._pending[request_id] = self._loop.create_future()
         if not self._flush_due:
             self._flush_soon()
         origin = REQUEST_ID.get().encode()
         account = ACCOUNT.get().encode() if self._accounts_may_move else b""
-        frame = wire.encode_request(request_id, operation, command, origin, self._epoch, account)
+        frame = wire.encode_request(
+            request_id, operation, command, origin, self._epoch, account, self._timer.deadline
+        )
         self._unsent.append(frame)
         return answer
 
@@ -195,6 +199,7 @@ class WriterConnection(asyncio.Protocol):
             self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def data_received(self, data: bytes) -> None:
+        self._timer.restart()
         for frame in self._frames.feed(data):
             request_id, outcome, payload = wire.decode_answer(frame)
             answer = self._pending.pop(request_id, None)
@@ -216,16 +221,11 @@ class WriterConnection(asyncio.Protocol):
         """Closes the connection if the writer has stopped answering."""
         if self.lost:
             return
-        oldest = next(iter(self._pending), 0)
-        now = self._loop.time()
-        if oldest != self._watched_id or not oldest:
-            self._watched_id = oldest
-            self._watch_deadline = now + self._answer_seconds_max
-        elif now > self._watch_deadline:
+        if self._pending and self._timer.is_over:
             logger.error("no response from the writer for %g s", self._answer_seconds_max)
             self._transport.abort()
-        self._timer = self._loop.call_later(_WATCH_SECONDS, self._watch, context=no_request())
+        self._next_watch = self._loop.call_later(_WATCH_SECONDS, self._watch, context=no_request())
 
     def close(self) -> None:
-        self._timer.cancel()
+        self._next_watch.cancel()
         self._transport.close()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
 import pytest
 
+from etagere.engine import wire
+from etagere.engine.group_writer import Answer
 from etagere.engine.interface import (
     EXCLUSIVE,
     Conflict,
@@ -21,6 +23,7 @@ from etagere.engine.interface import (
 )
 from etagere.engine.postgres import connecting, transaction
 from etagere.engine.postgres.schema import split
+from etagere.engine.wire import Outcome
 from etagere.metrics.snapshots import Snapshot
 from etagere.model.base import Command
 from tests.engine import samples
@@ -189,6 +192,45 @@ def test_long_operations_are_in_groups_of_their_own(pair: list[TestWriter]) -> N
         groups.append(len(answers))
         left = left[len(answers) :]
     assert groups == [1, 1, 1]
+
+
+class ScriptedRuns:
+    """Takes the place of the runs of groups: ends each with the next outcome."""
+
+    def __init__(self, *outcomes: Exception | None) -> None:
+        self._outcomes = list(outcomes)
+        self.lengths: list[int] = []
+        """Of the groups that were run."""
+
+    def __call__(self, group: Sequence[wire.Request], *, skip_locked: bool) -> list[Answer]:
+        self.lengths.append(len(group))
+        outcome = self._outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+        return [Answer(Outcome.RESULT, b"")] * len(group)
+
+
+def test_operations_do_not_wait_one_by_one_for_a_database_that_is_unavailable(
+    pair: list[TestWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unavailable = Fault(FaultReason.UNAVAILABLE, "no answer")
+    failed = Fault(FaultReason.FAILED, "a damaged record")
+    done, conflict, fault = Outcome.RESULT, Outcome.CONFLICT, Outcome.FAULT
+    group = [request(samples.count_up, Key(str(number))) for number in range(4)]
+    for outcomes, lengths, answered in (
+        ([Conflict(), unavailable], [4, 4], [fault] * 4),
+        ([failed, failed, None, failed, unavailable], [4, 4, 1, 1, 1], [done, fault, fault]),
+        (
+            [failed, Conflict(), None, Conflict(), None, None],
+            [4, 4, 1, 1, 1, 1],
+            [done, conflict, done, done],
+        ),
+    ):
+        runs = ScriptedRuns(*outcomes)
+        monkeypatch.setattr(pair[0], "_run", runs)
+        monkeypatch.setattr(pair[0], "_skip_locked_until", 0.0)
+        assert [answer.outcome for answer in pair[0].run_group(group)] == answered
+        assert runs.lengths == lengths
 
 
 def test_round_trips_and_wrong_predictions_are_counted(pair: list[TestWriter]) -> None:

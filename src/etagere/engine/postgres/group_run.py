@@ -9,6 +9,7 @@ from typing import Final
 
 from etagere.config import Config
 from etagere.engine import wire
+from etagere.engine.deadlines import require_in_time
 from etagere.engine.group_writer import Answer, Hook, origin
 from etagere.engine.postgres.acquiring import WantedLocks, has_guard
 from etagere.engine.postgres.attempts import Attempt, TimeOutdated
@@ -53,9 +54,11 @@ class GroupRun:
         return len(self._attempts)
 
     def run(self) -> tuple[list[Answer], list[Hook]]:
-        """Runs the operations and commits. Returns the answers and the hooks to call."""
+        """Runs the operations and commits. Returns the answers and the hooks to call. Raises
+        `Expired` instead if the deadline of an operation has passed."""
         self._acquire_all()
         self._run_directly()
+        require_in_time([attempt.request for attempt in self._attempts])
         began = time.monotonic()
         self._transaction.commit(self._times.next_stamp(self._transaction.latest_version))
         self.commit_seconds = time.monotonic() - began

@@ -9,15 +9,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeGuard
 
 import psycopg
 
 from etagere.clock import Clock
 from etagere.config import Config
 from etagere.engine import wire
+from etagere.engine.deadlines import Expired, require_in_time
 from etagere.engine.group_writer import (
     Answer,
+    answer_expired,
     call_hooks,
     fault_answer,
     origins,
@@ -71,18 +73,24 @@ class PostgresWriter:
         self._cache = RecordCache()
         self._pipeline: Pipeline | None = None
         self._wal_timeline = ""
-        self._create_schema()
-        self._renewals = WriterRenewals(database, clock)
         self._lock_requests = LockRequests()
         self._skip_locked_until = 0.0
         self._last_now = 0
-        asked_at = clock.elapsed()
-        self._estimate = ClockEstimate(self._renewals.renew(), asked_at)
-        # Before the other processes of the node open connections, of which there may be too few.
-        self._connect()
+        self._create_schema()
+        self._renewals = WriterRenewals(database, clock)
+        try:
+            asked_at = clock.elapsed()
+            self._estimate = ClockEstimate(self._renewals.renew(), asked_at)
+            # Before the other processes of the node open connections, of which there may be too
+            # few.
+            self._connect()
+        except BaseException:
+            # The caller tries again: every attempt would keep a thread, a connection and a slot.
+            self.close()
+            raise
 
     def _create_schema(self) -> None:
-        connection = connect_writer(self._database)
+        connection = connect_writer(self._database, schema.ANSWER_SECONDS_MAX)
         try:
             schema.create(connection, self._database.schema)
         except psycopg.Error as error:
@@ -115,10 +123,12 @@ class PostgresWriter:
         skip_locked = time.monotonic() < self._skip_locked_until
         try:
             return self._run(group, skip_locked=skip_locked)
+        except Expired:
+            return []
         except Conflict:
             self._skip_locked_until = time.monotonic() + _SKIP_LOCKED_SECONDS
         except Fault as fault:
-            if fault.reason is FaultReason.UNAVAILABLE or len(group) == 1:
+            if is_unavailable(fault) or len(group) == 1:
                 return answer_with_fault(group, fault)
             logger.warning(
                 "rolled back a group of %d operations: %s", len(group), fault, extra=origins(group)
@@ -127,27 +137,41 @@ class PostgresWriter:
         if not skip_locked:
             try:
                 return self._run(group, skip_locked=True)
+            except Expired:
+                return []
             except (Conflict, Fault) as error:
+                if is_unavailable(error):
+                    return answer_with_fault(group, error)
                 logger.debug("running %d operations one by one: %s", len(group), error)
-        return [self._run_alone(request) for request in group]
+        return self._run_one_by_one(group)
 
-    def _run_alone(self, request: wire.Request) -> Answer:
-        try:
-            (answer,) = self._run([request], skip_locked=True)
-        except Conflict:
-            return Answer(Outcome.CONFLICT, b"")
-        except Fault as fault:
-            (answer,) = answer_with_fault([request], fault)
-        return answer
+    def _run_one_by_one(self, group: Sequence[wire.Request]) -> list[Answer]:
+        """Cuts the group when the database is unavailable, because each operation would wait for
+        it. If it still is, those of the next group are all answered after the first wait."""
+        answers: list[Answer] = []
+        for request in group:
+            try:
+                answers += self._run([request], skip_locked=True)
+            except Expired:
+                answers += answer_expired([request])
+            except Conflict:
+                answers.append(Answer(Outcome.CONFLICT, b""))
+            except Fault as fault:
+                answers += answer_with_fault([request], fault)
+                if is_unavailable(fault):
+                    break
+        return answers
 
     def _run(self, group: Sequence[wire.Request], *, skip_locked: bool) -> list[Answer]:
         """Runs a group, and repeats it if only the connection, the fence or the reservation of
-        stamps failed. Raises `Conflict` or `Fault`; then nothing was changed."""
+        stamps failed. Raises `Conflict`, `Fault` or `Expired`; then nothing was changed."""
         fault = Fault(FaultReason.UNAVAILABLE, "the fence is not valid")
         deadline = time.monotonic() + _ATTEMPTS_SECONDS_MAX
         for attempt in range(_ATTEMPTS_MAX):
             if attempt > 1 and time.monotonic() > deadline:
                 break
+            if attempt:
+                require_in_time(group)
             try:
                 return self._run_once(group, skip_locked=skip_locked)
             except StaleFence:
@@ -156,7 +180,7 @@ class PostgresWriter:
             except NotReserved as error:
                 self._renewals.reserve(error.until)
             except Fault as error:
-                if error.reason is not FaultReason.UNAVAILABLE:
+                if not is_unavailable(error):
                     raise
                 fault = error
                 self._disconnect()
@@ -185,7 +209,7 @@ class PostgresWriter:
                 return self._answer_unknown(group[: run.count], failed.outcome)
             self._roll_back(transaction)
             raise failed.outcome from None
-        except (StaleFence, NotReserved):
+        except (StaleFence, NotReserved, Expired):
             self._roll_back(transaction)
             raise
         except Exception as error:
@@ -264,6 +288,11 @@ class PostgresWriter:
     def close(self) -> None:
         self._disconnect()
         self._renewals.close()
+
+
+def is_unavailable(error: Exception) -> TypeGuard[Fault]:
+    """Returns whether an error is the fault that the database is unavailable."""
+    return isinstance(error, Fault) and error.reason is FaultReason.UNAVAILABLE
 
 
 def answer_with_fault(group: Sequence[wire.Request], fault: Fault) -> list[Answer]:

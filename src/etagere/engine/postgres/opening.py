@@ -29,7 +29,7 @@ class LedgerIncomplete(Exception):
 def prepare_ledger(database: Database, *, create: bool) -> str:
     """Creates the tables if `create` is set, and returns the address that this machine reaches the
     ledger from. Raises `NoLedger`, `LedgerIncomplete`, `Fault` or `SchemaTooNew`."""
-    connection = connect_writer(database)
+    connection = connect_writer(database, schema.ANSWER_SECONDS_MAX)
     try:
         with connection:
             if not schema.has_tables(connection):

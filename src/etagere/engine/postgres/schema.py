@@ -39,7 +39,11 @@ PLACEHOLDER_VERSION: Final = 0
 OTHER_TABLES: Final = frozenset({"fence", "lock_requests", "schema_version", "writers"})
 """The tables that are not those of collections."""
 
-_SCHEMA_LOCK_TIMEOUT: Final = "60s"
+ANSWER_SECONDS_MAX: Final = 20.0
+"""How long a server may take to answer while the schema is created. A COMMIT may wait for a standby
+without end."""
+_SCHEMA_LOCK_TIMEOUT: Final = "15s"
+"""Less than that, so that the server reports it."""
 _CREATE_ATTEMPTS: Final = 20
 _RACES: Final = (
     psycopg.errors.UniqueViolation,
@@ -188,6 +192,8 @@ def create(connection: psycopg.Connection[Any], schema: str) -> None:
     `connection` is in autocommit mode and has the schema on its search path. Raises
     `SchemaTooNew`.
     """
+    if _is_complete(connection, schema):
+        return
     for attempt in range(_CREATE_ATTEMPTS):
         try:
             _create_lock(connection, schema)
@@ -197,7 +203,7 @@ def create(connection: psycopg.Connection[Any], schema: str) -> None:
                 raise
     with connection.transaction():
         connection.execute(f"SET LOCAL lock_timeout = '{_SCHEMA_LOCK_TIMEOUT}'")
-        # The other nodes wait here. SELECT, so that a current schema is not written to.
+        # The other nodes wait here.
         connection.execute("SELECT FROM schema_version FOR UPDATE")
         records, layout = require_known_version(connection)
         for statement in _missing_tables(connection, schema):
@@ -205,6 +211,16 @@ def create(connection: psycopg.Connection[Any], schema: str) -> None:
         connection.execute(fence.INSERT_FIRST)
         if (records, layout) != (SCHEMA, LAYOUT):
             connection.execute(f"UPDATE schema_version SET records = {SCHEMA}, layout = {LAYOUT}")  # noqa: S608
+
+
+def _is_complete(connection: psycopg.Connection[Any], schema: str) -> bool:
+    """Returns whether nothing is missing. Takes no locks: a node that starts must not wait for the
+    COMMIT of another, nor for a standby, which a transaction with row locks does."""
+    if not has_tables(connection) or require_known_version(connection) != (SCHEMA, LAYOUT):
+        return False
+    if _missing_tables(connection, schema):
+        return False
+    return connection.execute("SELECT FROM fence").fetchone() is not None
 
 
 def require_known_version(connection: psycopg.Connection[Any]) -> tuple[int, int]:

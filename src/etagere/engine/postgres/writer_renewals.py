@@ -40,7 +40,11 @@ class WriterRenewals:
         self._connection = FenceConnection(database)
         self._owner = os.urandom(_OWNER_BYTES)
         self._failing = False
-        self.stamps = self._run(self._take_slot)
+        try:
+            self.stamps = self._run(self._take_slot)
+        except BaseException:
+            self._connection.close()
+            raise
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run_periodically, name="fence", daemon=True)
         self._thread.start()
