@@ -18,7 +18,8 @@ import pytest
 
 from etagere.coordination.interface import CoordinatorUnavailable, PinnedSegments
 from etagere.coordination.postgres import PostgresCoordinator
-from tests.clusters.postgresql import PostgresServer, postgresql
+from etagere.postgresql import fetch_value
+from tests.clusters.postgresql import PostgresServer, postgresql, without_standby
 from tests.coordination.postgres import TIMING, eventually, joining, member
 from tests.server import unique
 
@@ -192,6 +193,37 @@ def test_requests_fail_while_the_database_is_unavailable(
 
     asyncio.run(scenario())
     coordinator.close()
+
+
+def test_connections_do_not_accumulate_while_no_standby_answers(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A heartbeat that waits for a standby keeps the lock of its row, also when its connection was
+    closed. Those that follow do not wait for this lock for ever."""
+    monkeypatch.setattr("etagere.coordination.postgres.coordinator.ANSWER_SECONDS_MAX", 0.45)
+    join = joining(server.dsn, unique("schema").replace("-", "_"), name="beating")
+    members = [join() for _ in range(2)]
+    most = 0
+    with without_standby(server) as administrator:
+        ends = time.monotonic() + 6
+        while time.monotonic() < ends:
+            most = max(most, fetch_value(administrator, _COUNT_BEATING))
+            time.sleep(0.1)
+
+    async def scenario() -> None:
+        for each in members:
+            await eventually(lambda: _answers(members[0]), "an answer")
+            assert await members[0].is_alive(each.process_id)
+
+    asyncio.run(scenario())
+    # Of each process: a heartbeat that waits for the standby, one that waits for its lock, and one
+    # that is just ending.
+    assert most <= 3 * len(members)
+    for each in members:
+        each.close()
+
+
+_COUNT_BEATING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'etagere beating'"
 
 
 def test_a_coordinator_is_closed_while_the_database_is_unavailable(server: PostgresServer) -> None:
