@@ -39,6 +39,11 @@ _TCP_OPTIONS: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
+_SERVER_KEEPALIVES: Final = (
+    " -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
+)
+"""So that the server closes the connections of a machine that has failed. They have no effect on
+UNIX sockets."""
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _PASSWORDS: Final = (
     (re.compile(r"(\w+://[^\s:/@]*):[^\s@]*@"), r"\1:…@"),
@@ -67,7 +72,7 @@ def connection_parameters(dsn: str, application_name: str, schema: str = SCHEMA)
     # Compiling takes longer than any of our queries. Warnings tell what was not replicated.
     options = (
         f"{given.get('options') or ''} -c jit=off -c client_min_messages=warning"
-        f" -c search_path={schema}"
+        f" -c search_path={schema}{_SERVER_KEEPALIVES}"
     )
     return {
         "connect_timeout": CONNECT_SECONDS_MAX,

@@ -25,8 +25,12 @@ from etagere.engine.records import COLLECTIONS, Collection, Layout, Span
 from etagere.engine.timeline import Timeline
 
 _SNAPSHOT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_NO_TIMEOUT: Final = "SET LOCAL idle_in_transaction_session_timeout = 0"
-"""The copy of another table may begin late."""
+_NO_TIMEOUTS: Final = (
+    # The copy of another table may begin late.
+    "SET LOCAL idle_in_transaction_session_timeout = 0",
+    # What stores the records of a table may be slower than the server sends them.
+    "SET LOCAL tcp_user_timeout = 0",
+)
 _AS_READER: Final = f"SET LOCAL application_name = '{READER_NAME}'"
 _PAGE_ROWS: Final = {Layout.SMALL: 2_000, Layout.LARGE: 200}
 _SPANS_PER_QUERY: Final = 1_000
@@ -155,7 +159,8 @@ def open_snapshot(database: Database) -> Iterator[SnapshotReader]:
     try:
         with source, source.transaction():
             source.execute(_SNAPSHOT)
-            source.execute(_NO_TIMEOUT)
+            for statement in _NO_TIMEOUTS:
+                source.execute(statement)
             source.execute(_AS_READER)
             if not schema.has_tables(source):
                 raise NoLedger
