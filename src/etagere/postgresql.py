@@ -144,19 +144,26 @@ def connect(
     """Connects, in autocommit mode. Waits for locks end before the time for an answer does."""
     parameters = connection_parameters(dsn, application_name, schema)
     parameters["options"] += _limits_on_locks(answer_seconds_max)
-    connection = BoundedConnection.connect(**parameters, autocommit=True)
+    connection = connect_bounded(parameters)
     connection.answer_seconds_max = answer_seconds_max
+    try:
+        require_durable_commits(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_bounded(parameters: Mapping[str, Any]) -> BoundedConnection:
+    """Connects, in autocommit mode. The methods of the connection raise `NotReplicated` after a
+    COMMIT that no standby has confirmed."""
+    connection = BoundedConnection.connect(**parameters, autocommit=True)
 
     def note(notice: errors.Diagnostic) -> None:
         if is_replication_warning(notice):
             connection.was_not_replicated = True
 
     connection.add_notice_handler(note)
-    try:
-        require_durable_commits(connection)
-    except BaseException:
-        connection.close()
-        raise
     return connection
 
 

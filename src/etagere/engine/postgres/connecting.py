@@ -110,7 +110,7 @@ def connect_reader(database: Database) -> psycopg.Connection[Any]:
 
 def _connect(parameters: dict[str, Any]) -> BoundedConnection:
     try:
-        return BoundedConnection.connect(**parameters, autocommit=True)
+        return postgresql.connect_bounded(parameters)
     except psycopg.Error as error:
         raise Fault(FaultReason.UNAVAILABLE, describe(error)) from None
 
