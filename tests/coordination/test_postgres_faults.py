@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -308,6 +309,46 @@ def test_a_task_is_released_if_its_worker_was_cancelled(
     asyncio.run(scenario())
     mine.close()
     other.close()
+
+
+def test_a_task_that_is_taken_after_its_worker_gave_up_is_released(
+    postgresql_dsn: str, postgresql_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server goes on with a request whose connection was closed."""
+    monkeypatch.setattr("etagere.coordination.postgres.coordinator.ANSWER_SECONDS_MAX", 0.4)
+    monkeypatch.setattr("etagere.coordination.postgres.session.REQUEST_SECONDS_MAX", 0.1)
+    join = joining(postgresql_dsn, postgresql_schema)
+    mine, other = join(), join()
+
+    async def can_take() -> bool:
+        async with other.sole_worker("sweeping") as lock:
+            return lock is not None
+
+    async def scenario(connection: psycopg.Connection[Any]) -> None:
+        with pytest.raises(CoordinatorUnavailable):
+            async with mine.sole_worker("sweeping"):
+                pass
+        # Waits until the request has ended.
+        await asyncio.to_thread(connection.execute, "DROP TRIGGER wait ON cluster_tasks")
+        (epoch,) = connection.execute("SELECT max(epoch) FROM cluster_tasks").fetchone() or (0,)
+        assert epoch, "the task was taken"
+        await eventually(can_take, "the task to be released")
+
+    options = f"-c search_path={postgresql_schema}"
+    with psycopg.connect(postgresql_dsn, autocommit=True, options=options) as connection:
+        connection.execute(_CREATE_WAIT)
+        connection.execute(
+            "CREATE TRIGGER wait BEFORE INSERT ON cluster_tasks EXECUTE FUNCTION wait()"
+        )
+        asyncio.run(scenario(connection))
+    mine.close()
+    other.close()
+
+
+_CREATE_WAIT = """
+    CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql
+    AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END'
+"""
 
 
 def test_the_clocks_of_machines_differ(postgresql_dsn: str, postgresql_schema: str) -> None:
