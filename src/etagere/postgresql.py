@@ -27,6 +27,9 @@ _REQUIRE_DURABLE_COMMITS: Final = """
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
 """
+_LOCK_WAIT_SHARE: Final = 2 / 3
+"""The part of the time for an answer that a statement may wait for a lock."""
+_IDLE_IN_TRANSACTION_SECONDS_MAX: Final = 5
 _ERROR_CHARACTERS_MAX: Final = 200
 _SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _TCP_OPTIONS: Final = {
@@ -36,6 +39,11 @@ _TCP_OPTIONS: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
+_SERVER_KEEPALIVES: Final = (
+    " -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
+)
+"""So that the server closes the connections of a machine that has failed. They have no effect on
+UNIX sockets."""
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _PASSWORDS: Final = (
     (re.compile(r"(\w+://[^\s:/@]*):[^\s@]*@"), r"\1:…@"),
@@ -64,7 +72,7 @@ def connection_parameters(dsn: str, application_name: str, schema: str = SCHEMA)
     # Compiling takes longer than any of our queries. Warnings tell what was not replicated.
     options = (
         f"{given.get('options') or ''} -c jit=off -c client_min_messages=warning"
-        f" -c search_path={schema}"
+        f" -c search_path={schema}{_SERVER_KEEPALIVES}"
     )
     return {
         "connect_timeout": CONNECT_SECONDS_MAX,
@@ -133,23 +141,44 @@ def connect(
     *,
     answer_seconds_max: float = ANSWER_SECONDS_MAX,
 ) -> BoundedConnection:
-    """Connects, in autocommit mode."""
-    connection = BoundedConnection.connect(
-        **connection_parameters(dsn, application_name, schema), autocommit=True
-    )
+    """Connects, in autocommit mode. Waits for locks end before the time for an answer does."""
+    parameters = connection_parameters(dsn, application_name, schema)
+    parameters["options"] += _limits_on_locks(answer_seconds_max)
+    connection = connect_bounded(parameters)
     connection.answer_seconds_max = answer_seconds_max
-
-    def note(notice: errors.Diagnostic) -> None:
-        if is_replication_warning(notice):
-            connection.was_not_replicated = True
-
-    connection.add_notice_handler(note)
     try:
         require_durable_commits(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def connect_bounded(parameters: Mapping[str, Any]) -> BoundedConnection:
+    """Connects, in autocommit mode. The methods of the connection raise `NotReplicated` after a
+    COMMIT that no standby has confirmed."""
+    connection = BoundedConnection.connect(**parameters, autocommit=True)
+
+    def note(notice: errors.Diagnostic) -> None:
+        if is_replication_warning(notice):
+            connection.was_not_replicated = True
+
+    connection.add_notice_handler(note)
+    return connection
+
+
+def _limits_on_locks(answer_seconds_max: float) -> str:
+    """Returns settings which end what a server still does for a connection that was closed.
+
+    A COMMIT that waits for a standby keeps its locks, and does not notice that its client is gone.
+    Without a limit, every further attempt would leave another server process behind, which waits
+    for these locks. The wait for the standby itself has no limit.
+    """
+    lock_milliseconds = int(answer_seconds_max * _LOCK_WAIT_SHARE * 1000)
+    return (
+        f" -c lock_timeout={lock_milliseconds}ms"
+        f" -c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION_SECONDS_MAX}s"
+    )
 
 
 def fetch_value(

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 import psycopg
@@ -189,6 +189,20 @@ def postgresql(directory: Path) -> AbstractContextManager[PostgresServer]:
 def shared_postgresql(run: str) -> PostgresServer:
     """Returns the server that all processes of a test run share."""
     return shared_engine(SharedPostgresServer, "postgresql", run)
+
+
+@contextlib.contextmanager
+def without_standby(server: PostgresServer) -> Iterator[psycopg.Connection[Any]]:
+    """Makes every COMMIT wait for a standby that does not exist. Yields a connection of the
+    superuser."""
+    with psycopg.connect(server.superuser_dsn, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        connection.execute("SELECT pg_reload_conf()")
+        try:
+            yield connection
+        finally:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
+            connection.execute("SELECT pg_reload_conf()")
 
 
 @contextlib.contextmanager

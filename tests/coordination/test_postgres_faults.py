@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
 
 from etagere.coordination.interface import CoordinatorUnavailable, PinnedSegments
 from etagere.coordination.postgres import PostgresCoordinator, Timing
-from tests.clusters.postgresql import PostgresServer, postgresql
+from etagere.postgresql import fetch_value
+from tests.clusters.postgresql import PostgresServer, postgresql, without_standby
 from tests.coordination.postgres import (
     PATIENT_TIMING,
     SECONDS_MAX,
@@ -203,6 +205,37 @@ def test_requests_fail_while_the_database_is_unavailable(
     coordinator.close()
 
 
+def test_connections_do_not_accumulate_while_no_standby_answers(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A heartbeat that waits for a standby keeps the lock of its row, also when its connection was
+    closed. Those that follow do not wait for this lock for ever."""
+    monkeypatch.setattr("etagere.coordination.postgres.coordinator.ANSWER_SECONDS_MAX", 0.45)
+    join = joining(server.dsn, unique("schema").replace("-", "_"), name="beating")
+    members = [join() for _ in range(2)]
+    most = 0
+    with without_standby(server) as administrator:
+        ends = time.monotonic() + 6
+        while time.monotonic() < ends:
+            most = max(most, fetch_value(administrator, _COUNT_BEATING))
+            time.sleep(0.1)
+
+    async def scenario() -> None:
+        for each in members:
+            await eventually(lambda: _answers(members[0]), "an answer")
+            assert await members[0].is_alive(each.process_id)
+
+    asyncio.run(scenario())
+    # Of each process: a heartbeat that waits for the standby, one that waits for its lock, and one
+    # that is just ending.
+    assert most <= 3 * len(members)
+    for each in members:
+        each.close()
+
+
+_COUNT_BEATING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'etagere beating'"
+
+
 def test_a_coordinator_is_closed_while_the_database_is_unavailable(server: PostgresServer) -> None:
     coordinator = joining(server.dsn, unique("schema").replace("-", "_"))()
     server.stop()
@@ -285,6 +318,46 @@ def test_a_task_is_released_if_its_worker_was_cancelled(
     asyncio.run(scenario())
     mine.close()
     other.close()
+
+
+def test_a_task_that_is_taken_after_its_worker_gave_up_is_released(
+    postgresql_dsn: str, postgresql_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server goes on with a request whose connection was closed."""
+    monkeypatch.setattr("etagere.coordination.postgres.coordinator.ANSWER_SECONDS_MAX", 0.4)
+    monkeypatch.setattr("etagere.coordination.postgres.session.REQUEST_SECONDS_MAX", 0.1)
+    join = joining(postgresql_dsn, postgresql_schema)
+    mine, other = join(), join()
+
+    async def can_take() -> bool:
+        async with other.sole_worker("sweeping") as lock:
+            return lock is not None
+
+    async def scenario(connection: psycopg.Connection[Any]) -> None:
+        with pytest.raises(CoordinatorUnavailable):
+            async with mine.sole_worker("sweeping"):
+                pass
+        # Waits until the request has ended.
+        await asyncio.to_thread(connection.execute, "DROP TRIGGER wait ON cluster_tasks")
+        (epoch,) = connection.execute("SELECT max(epoch) FROM cluster_tasks").fetchone() or (0,)
+        assert epoch, "the task was taken"
+        await eventually(can_take, "the task to be released")
+
+    options = f"-c search_path={postgresql_schema}"
+    with psycopg.connect(postgresql_dsn, autocommit=True, options=options) as connection:
+        connection.execute(_CREATE_WAIT)
+        connection.execute(
+            "CREATE TRIGGER wait BEFORE INSERT ON cluster_tasks EXECUTE FUNCTION wait()"
+        )
+        asyncio.run(scenario(connection))
+    mine.close()
+    other.close()
+
+
+_CREATE_WAIT = """
+    CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql
+    AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END'
+"""
 
 
 def test_the_clocks_of_machines_differ(postgresql_dsn: str, postgresql_schema: str) -> None:

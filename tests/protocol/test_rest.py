@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from etagere.auth.permissions import Permit
 from etagere.auth.principal import Anonymous, KeyOwner, Principal, TokenHolder
+from etagere.engine.interface import Refused
+from etagere.engine.memory import MemoryEngine
 from etagere.errors import Refusal
 from etagere.protocol.http.messages import Request, RequestBody
 from etagere.protocol.rest.exchange import Exchange
@@ -15,9 +20,12 @@ from etagere.protocol.rest.refusals import (
     unread_source,
     without_source_message,
 )
+from etagere.protocol.rest.service import Routed, Service
 from etagere.protocol.table.refusals import ODATA_PART
 from etagere.rules.conditions import NotModified
+from etagere.telemetry.context import CLIENT
 from tests.auth.callers import account_token
+from tests.loops import in_event_loop
 from tests.protocol.flows import CompleteBodyFlow
 
 ACCOUNT = "devstoreaccount1"
@@ -31,6 +39,27 @@ def exchange(
     made = Exchange(service, Request("GET", f"/{ACCOUNT}/box/blob".encode(), [], fields, body))
     made.principal, made.permit = principal or KeyOwner(ACCOUNT), Permit()
     return made
+
+
+class NotingService(Service):
+    """Notes the client of its requests, and refuses them."""
+
+    name = "blob"
+    client = ""
+
+    def route(self, exchange: Exchange) -> Routed:
+        self.client = CLIENT.get()
+        raise Refused(Refusal("InvalidUri"))
+
+
+@in_event_loop
+async def test_what_a_request_does_is_done_for_its_client() -> None:
+    parts: Any = SimpleNamespace(cells=None)
+    service = NotingService(MemoryEngine(), parts, cast("Any", None))
+    sent = exchange().http
+    sent.client = "192.0.2.1"
+    await service.handle(sent)
+    assert service.client == "192.0.2.1"
 
 
 # Nested requests

@@ -198,7 +198,7 @@ class Engine(Protocol):
         self, operation: Callable[[ReadTxn, C], T], command: C, read_class: ReadClass | None = None
     ) -> T:
         """Runs a long read in a thread. It waits only for reads of the same class; by default each
-        operation has its own."""
+        operation has its own, in which clients take turns."""
         ...
 
     async def read_in_steps(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from etagere.engine.interface import Fault, FaultReason, ReadClass
+from etagere.telemetry.context import CLIENT
 
 _WAITING_PER_CLIENT_MAX = 128
 _WAITING_MAX = 1_024
@@ -19,6 +20,12 @@ _WAITING_MAX = 1_024
 
 _Waiter = asyncio.Future[None]
 _Clients = OrderedDict[str, deque[_Waiter]]
+
+
+def default_class(operation: Callable[..., object]) -> ReadClass:
+    """Returns the class of a read that was given none: that of its operation, for the client of the
+    current request, so that no client fills the queue of all others."""
+    return ReadClass(operation.__qualname__, CLIENT.get())
 
 
 class FairScheduler:

@@ -38,7 +38,7 @@ from etagere.engine.interface import (
 )
 from etagere.engine.records import Collection, K, R, Span
 from etagere.engine.retry import retry_on_conflict
-from etagere.engine.scheduling import FairScheduler
+from etagere.engine.scheduling import FairScheduler, default_class
 from etagere.engine.writer_client import WriterClient
 from etagere.metrics.snapshots import Snapshot
 from etagere.telemetry.formats import describe_exception
@@ -220,7 +220,7 @@ class SqliteEngine:
     async def read_in_thread(
         self, operation: Callable[[ReadTxn, C], T], command: C, read_class: ReadClass | None = None
     ) -> T:
-        read_class = read_class or ReadClass(operation.__qualname__)
+        read_class = read_class or default_class(operation)
 
         async def attempt() -> T:
             loop = asyncio.get_running_loop()
@@ -244,7 +244,7 @@ class SqliteEngine:
         command: C,
         read_class: ReadClass | None = None,
     ) -> T:
-        read_class = read_class or ReadClass(operation.__qualname__)
+        read_class = read_class or default_class(operation)
 
         async def attempt() -> T:
             async with self._stepping_scheduler.slot(read_class):

@@ -24,7 +24,7 @@ from etagere.data_directory import CannotUse
 from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES
 from etagere.engine.interface import Fault, FaultReason, ReadTxn
 from etagere.engine.postgres.bulk_insert import BulkInsert
-from etagere.engine.postgres.copying import SnapshotReader, open_snapshot
+from etagere.engine.postgres.copying import SnapshotReader, open_current_snapshot, open_snapshot
 from etagere.engine.postgres.running_transactions import wait_for_running_transactions
 from etagere.engine.records import ENCODE, Collection
 from etagere.jobs.moves import task_of
@@ -262,7 +262,7 @@ class AccountMover:
         deadline = time.monotonic() + _EARLIER_DATA_SECONDS_MAX
         while True:
             move = (await self._locate(self._target)).move
-            with open_snapshot(self._target.ledger.database) as target:
+            with open_current_snapshot(self._target.ledger.database) as target:
                 left = find_deleted(target, resources)
             if not left and (move is None or move.is_purged):
                 return

@@ -31,7 +31,7 @@ from etagere.engine import ledger
 from etagere.engine.interface import Fault, FaultReason, Unknown
 from etagere.engine.loading import PARTIAL_NAME, LedgerLoad, Rows, StoppedLedger, UnknownTable
 from etagere.engine.postgres.connecting import Database
-from etagere.engine.postgres.copying import open_snapshot
+from etagere.engine.postgres.copying import open_current_snapshot
 from etagere.engine.postgres.loading import LedgerExists, LoadUnderWay, PostgresLoad
 from etagere.engine.records import COLLECTIONS, ENCODE, Collection
 from etagere.engine.snapshots import Progress
@@ -282,7 +282,7 @@ def _build(
         work = LedgerLoad(partial / _WORK_NAME, SystemClock())
         try:
             loader = _CountingLoader(target, progress)
-            with open_snapshot(database) as snapshot:
+            with open_current_snapshot(database) as snapshot:
                 snapshot.require_known()
                 time = snapshot.timeline(SystemClock())
                 for collection in COLLECTIONS.values():

@@ -15,6 +15,11 @@ another cell, the engine passes it on to the writer process, which refuses to wr
 that is moving. Not set by jobs, which also work while an account moves."""
 
 
+CLIENT: Final[ContextVar[str]] = ContextVar("client", default="")
+"""The address of the client whose request the current task works for; empty: none. Reads that wait
+for a thread take turns by client."""
+
+
 def no_request() -> Context:
     """Returns the context for a timer or a task that a request starts, but that does not work for
     it."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -14,7 +17,8 @@ from etagere.config import Config
 from etagere.coordination.postgres import NodeRegistry
 from etagere.engine import timeline
 from etagere.engine.direct import write_directly
-from etagere.engine.interface import EXCLUSIVE, Fault, WriteTxn, operation
+from etagere.engine.interface import EXCLUSIVE, Fault, Unknown, WriteTxn, operation
+from etagere.engine.postgres.bulk_insert import BulkInsert
 from etagere.engine.postgres.connecting import Database
 from etagere.engine.postgres.copying import open_snapshot
 from etagere.engine.postgres.groups import PostgresWriter
@@ -22,7 +26,11 @@ from etagere.engine.postgres.loading import LedgerExists, LoadUnderWay, Postgres
 from etagere.engine.postgres.opening import LedgerIncomplete, NoLedger, prepare_ledger
 from etagere.engine.records import ENCODE
 from etagere.model.base import Command, Part
+from tests.clusters.postgresql import PostgresServer, postgresql, without_standby
+from tests.engine.postgres.ledgers import FIRST_VERSION, raw_ledger
+from tests.engine.postgres.schemas import empty_schema
 from tests.engine.samples import ITEMS, Item
+from tests.server import eventually
 
 _HOUR = 3_600 * TICKS_PER_SECOND
 
@@ -117,6 +125,53 @@ def test_an_abandoned_load_leaves_nothing(database: Database) -> None:
         load.abandon()
     with pytest.raises(NoLedger):
         prepare_ledger(database, create=False)
+
+
+def test_the_outcome_of_a_commit_that_was_not_replicated_is_unknown(tmp_path: Path) -> None:
+    """PostgreSQL reports success if its wait for a standby is cancelled."""
+    with postgresql(tmp_path) as server:
+        _load_without_standby(server)
+        with empty_schema(server.dsn) as schema, raw_ledger(server.dsn, schema) as ledger:
+            _insert_without_standby(server, ledger.database)
+
+
+def _insert_without_standby(server: PostgresServer, database: Database) -> None:
+    with BulkInsert(database, FIRST_VERSION) as records:
+        records.add(ITEMS, ITEMS.pack(("a",)), ITEMS.encode(Item()))
+        with (
+            without_standby(server) as administrator,
+            cancelling(administrator, records._connection.info.backend_pid),
+            pytest.raises(Unknown),
+        ):
+            records.commit()
+
+
+def _load_without_standby(server: PostgresServer) -> None:
+    with loading(Database(server.dsn)) as load:
+        load.begin(b"id", "bodies")
+        load.prepare(1)
+        load._loader.execute("SET synchronous_commit = local")  # only the last COMMIT waits
+        with (
+            without_standby(server) as administrator,
+            cancelling(administrator, load._holder.info.backend_pid),
+            pytest.raises(Unknown),
+        ):
+            load.finish(timeline.begin(None, SystemClock()))
+
+
+@contextlib.contextmanager
+def cancelling(administrator: psycopg.Connection[Any], pid: int) -> Iterator[None]:
+    """Cancels the wait of a session for a standby."""
+    cancel = (
+        "SELECT pg_cancel_backend(pid) FROM pg_stat_activity"
+        " WHERE pid = %s AND wait_event = 'SyncRep'"
+    )
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(
+            eventually, lambda: administrator.execute(cancel, (pid,)).rowcount > 0, "the wait"
+        )
+        yield
+        done.result()
 
 
 def test_only_an_empty_schema_is_replaced(database: Database) -> None:

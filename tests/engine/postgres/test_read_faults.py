@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import multiprocessing
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing.synchronize import Event
@@ -322,6 +324,39 @@ def test_nothing_is_read_from_a_server_with_an_old_fence(
 
     asyncio.run(main())
     ledger.close()
+
+
+def test_renewals_that_hang_occupy_one_thread(
+    postgresql_dsn: str, ledger_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While no standby answers, reads give up renewals, which continue to wait. The threads of the
+    event loop read bodies, and must not be the ones that wait."""
+    _shorten_timeouts(monkeypatch)
+    monkeypatch.setattr(validator, "RENEW_SECONDS_MAX", 0.02)
+    began, may_end = threading.Semaphore(0), threading.Event()
+
+    def hang(_: object) -> str:
+        began.release()
+        may_end.wait(20)
+        return "no standby answers"
+
+    monkeypatch.setattr(fence_renewal.OnDemandFenceRenewer, "renew", hang)
+
+    async def main() -> None:
+        async with opened(Database(postgresql_dsn, ledger_schema)) as engine:
+            threads = ThreadPoolExecutor(2)
+            asyncio.get_running_loop().set_default_executor(threads)
+            try:
+                with pytest.raises(Fault):  # nobody has renewed the fence
+                    await engine.read(samples.get_item, "a")
+                async with asyncio.timeout(10):
+                    await asyncio.to_thread(time.monotonic)
+                assert began.acquire(blocking=False)
+                assert not began.acquire(blocking=False)
+            finally:
+                may_end.set()
+
+    asyncio.run(main())
 
 
 def test_nothing_is_read_from_a_new_primary_before_the_fence_is_its_own(

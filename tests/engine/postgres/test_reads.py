@@ -15,6 +15,7 @@ from etagere.engine.postgres.engine import PostgresEngine
 from etagere.engine.postgres.validation_connection import Batch, ValidationConnection
 from etagere.engine.records import UINT_MAX
 from etagere.metrics.snapshots import Snapshot
+from etagere.telemetry.context import CLIENT
 from tests.engine import samples
 from tests.engine.postgres.ledgers import RawLedger, opened, raw_ledger
 from tests.engine.samples import ITEMS, LARGE, CountItems, FilterSpan, Item, Large, Scan
@@ -297,5 +298,37 @@ def test_reads_and_statements_are_counted(ledger: RawLedger) -> None:
         assert counted["database_validations",] == 4
         assert counted["database_validation_misses",] == 2
         assert counted["database_connections_lost",] == 0
+
+    _run(ledger, body)
+
+
+def test_a_client_with_many_scans_does_not_keep_others_from_reading(ledger: RawLedger) -> None:
+    """More scans than may wait, each of which is repeated as soon as it ends."""
+    ledger.commit({"a": Item()})
+    ended = asyncio.Event()
+
+    async def flood(engine: PostgresEngine) -> None:
+        CLIENT.set("one")
+        while not ended.is_set():
+            try:
+                await engine.read(samples.scan_items, Scan(ITEMS.all()))
+            except Fault as fault:
+                assert fault.reason is FaultReason.CONTENTION
+                await asyncio.sleep(0.01)
+
+    async def read(engine: PostgresEngine) -> None:
+        CLIENT.set("two")
+        for _ in range(20):
+            assert await engine.read(samples.scan_items, Scan(ITEMS.all())) == ["a"]
+            assert await engine.read_in_thread(samples.scan_items, Scan(ITEMS.all())) == ["a"]
+
+    async def body(engine: PostgresEngine) -> None:
+        floods = [asyncio.create_task(flood(engine)) for _ in range(200)]
+        await asyncio.sleep(0.2)
+        try:
+            await asyncio.create_task(read(engine))
+        finally:
+            ended.set()
+            await asyncio.gather(*floods)
 
     _run(ledger, body)

@@ -20,6 +20,7 @@ from etagere.protocol.smb.header import HEADER_BYTES, NO_MESSAGE_ID, Command, Fl
 from etagere.protocol.smb.requests import RELATED_FILE_ID, Reply
 from etagere.protocol.smb.state import Open, remove_open
 from etagere.protocol.smb.status import Disconnect, SmbError
+from etagere.telemetry.context import CLIENT
 from tests.protocol.smb.frames import (
     ECHO,
     RELATED,
@@ -87,6 +88,23 @@ def run(test: Run, dialect: int = 0x311) -> None:
         await test(server, client)
 
     asyncio.run(log_on_and_test())
+
+
+def test_what_a_request_does_is_done_for_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of its connections it uses."""
+    noted = []
+
+    async def note(_request: ServerRequest) -> Reply:
+        noted.append(CLIENT.get())
+        return Reply(BODY)
+
+    replace_command(monkeypatch, Command.FLUSH, note)
+
+    async def test(_: SmbFixture, client: FrameClient) -> None:
+        await client.ask(Command.FLUSH, with_file(PIPE_ID))
+
+    run(test)
+    assert noted == ["127.0.0.1"]
 
 
 # Bytes

@@ -8,9 +8,8 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import psycopg
 
@@ -51,11 +50,6 @@ def exit_process() -> None:
     os._exit(1)
 
 
-class _Task(NamedTuple):
-    name: str
-    epoch: int
-
-
 class PostgresCoordinator:
     """Knows the other processes of the cluster that use a database."""
 
@@ -92,9 +86,7 @@ class PostgresCoordinator:
         self._published: bytes | None = None
         """The segments that the row of this process lists."""
         self._tasks: set[str] = set()
-        """The tasks that this process works on."""
-        self._to_release: set[_Task] = set()
-        """Tasks that could not be released."""
+        """The tasks that this process works on, or is about to."""
         self._session = Session(self._connect, self._beat, self._stop_process)
         try:
             connection = self._join(node, name, replaces_predecessor=replaces_predecessor)
@@ -141,7 +133,6 @@ class PostgresCoordinator:
     # Heartbeats, by the thread of the session
 
     def _beat(self, connection: BoundedConnection) -> float:
-        self._release_tasks(connection)
         self._renew(connection)
         return self._timing.heartbeat_seconds
 
@@ -166,7 +157,8 @@ class PostgresCoordinator:
             if row is None:
                 raise DeclaredDead
             self._published = captured.segments
-            last_pin_round, seconds_since_sweep, is_draining = row
+            last_pin_round, seconds_since_sweep, is_draining, held = row
+            self._release_unused(connection, held)
             if abs(seconds_since_sweep) >= self._timing.heartbeat_seconds:
                 self._sweep(connection)
             if is_draining != self.is_draining:
@@ -189,9 +181,14 @@ class PostgresCoordinator:
                 timing.lifetime_seconds,
             )
 
-    def _release_tasks(self, connection: BoundedConnection) -> None:
-        for task in list(self._to_release):
-            self._release(connection, task)
+    def _release_unused(self, connection: BoundedConnection, held: list[str]) -> None:
+        """Releases tasks that this process has but does not work on: it could not release them, was
+        cancelled while it waited for them, or got no answer. A request without an answer may give
+        it the task much later, when the standby that it waits for is back."""
+        unused = [task for task in held if task not in self._tasks]
+        if unused:
+            parameters = {"id": self.process_id, "tasks": unused}
+            connection.execute(statements.RELEASE_UNUSED, parameters)
 
     def _stop_process(self) -> None:
         logger.critical(
@@ -225,11 +222,9 @@ class PostgresCoordinator:
             try:
                 yield PostgresTaskLock(self, task, epoch)
             finally:
-                held = _Task(task, epoch)
-                # If the database is unavailable, the next heartbeat releases it.
-                self._to_release.add(held)
+                # If the database is unavailable, a later heartbeat releases it.
                 with contextlib.suppress(CoordinatorUnavailable):
-                    await self._ask(lambda connection: self._release(connection, held))
+                    await self._release(task, epoch)
         finally:
             self._tasks.discard(task)
 
@@ -241,21 +236,11 @@ class PostgresCoordinator:
             row = connection.execute(statements.TAKE_TASK, parameters).fetchone()
             return None if row is None else row[0]
 
-        def release_if_taken(taken: Future[int | None]) -> None:
-            if not taken.cancelled() and not taken.exception() and (epoch := taken.result()):
-                self._to_release.add(_Task(task, epoch))
+        return await self._ask(take)
 
-        future = self._session.submit(take)
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            future.add_done_callback(release_if_taken)
-            raise
-
-    def _release(self, connection: BoundedConnection, task: _Task) -> None:
-        parameters = {"id": self.process_id, "task": task.name, "epoch": task.epoch}
-        connection.execute(statements.RELEASE_TASK, parameters)
-        self._to_release.discard(task)
+    async def _release(self, task: str, epoch: int) -> None:
+        parameters = {"id": self.process_id, "task": task, "epoch": epoch}
+        await self._ask(lambda connection: connection.execute(statements.RELEASE_TASK, parameters))
 
     async def holds(self, task: str, epoch: int) -> bool:
         """Returns whether this process has a task since it was given this epoch."""

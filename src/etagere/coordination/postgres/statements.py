@@ -80,7 +80,8 @@ HEARTBEAT: Final = """
     )
     SELECT (SELECT last FROM cluster_pin_rounds),
         (SELECT extract(epoch FROM statement_timestamp() - at)::float8 FROM cluster_sweeps),
-        coalesce((SELECT draining FROM cluster_nodes WHERE name = beat.node), false)
+        coalesce((SELECT draining FROM cluster_nodes WHERE name = beat.node), false),
+        (SELECT coalesce(array_agg(name), '{}') FROM cluster_tasks WHERE holder = %(id)s)
     FROM beat
 """
 """Returns no row if the process was declared dead."""
@@ -157,6 +158,11 @@ RELEASE_TASK: Final = """
     UPDATE cluster_tasks SET holder = NULL
     WHERE name = %(task)s AND holder = %(id)s AND epoch = %(epoch)s
 """
+
+RELEASE_UNUSED: Final = """
+    UPDATE cluster_tasks SET holder = NULL WHERE name = ANY(%(tasks)s) AND holder = %(id)s
+"""
+"""Releases tasks that a process does not work on, whatever their epochs are."""
 
 
 def create_tables(connection: psycopg.Connection[Any], schema: str) -> None:

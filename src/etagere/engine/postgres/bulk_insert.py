@@ -8,9 +8,7 @@ from typing import Any, Final, Self
 
 import psycopg
 
-from etagere import postgresql
 from etagere.config import MIB
-from etagere.engine.interface import Unknown
 from etagere.engine.postgres import fence, schema
 from etagere.engine.postgres.binary import encode_copy_rows
 from etagere.engine.postgres.connecting import Database, connect_writer, errors_as_outcomes
@@ -34,13 +32,11 @@ class BulkInsert:
         self._clock = database.clock
         self._buffers: dict[Collection[Any, Any], list[tuple[bytes, bytes]]] = {}
         self._buffered_bytes = 0
-        self._was_not_replicated = False
         self._thread = ThreadPoolExecutor(1, "bulk insert")
         self._sending: Future[None] | None = None
         self.count = 0
         with errors_as_outcomes():
             self._connection = connect_writer(database)
-            self._connection.add_notice_handler(self._note)
             for statement in _SESSION:
                 self._connection.execute(statement)
             self._wal_timeline = timeline_of(self._connection)
@@ -108,9 +104,3 @@ class BulkInsert:
             cursor.execute(fence.require_valid_sql(self._clock), (self._wal_timeline,))
         with errors_as_outcomes(commit_sent=True):
             self._connection.execute("COMMIT")
-        if self._was_not_replicated:
-            raise Unknown("the commit was not replicated")
-
-    def _note(self, notice: psycopg.errors.Diagnostic) -> None:
-        if postgresql.is_replication_warning(notice):
-            self._was_not_replicated = True

@@ -39,8 +39,10 @@ _SESSION: Final = {
     "jit": "off",
     "bytea_output": "hex",
     "default_transaction_isolation": "read\\ committed",
-    # Frees the locks of a node that was paused.
+    # Both free the locks of a node that was paused. The second does so if an answer exceeds the
+    # buffers of the sockets: the session is not idle then. It has no effect on UNIX sockets.
     "idle_in_transaction_session_timeout": "5s",
+    "tcp_user_timeout": "5s",
 }
 _WRITER_SESSION: Final = {
     **_SESSION,
@@ -108,7 +110,7 @@ def connect_reader(database: Database) -> psycopg.Connection[Any]:
 
 def _connect(parameters: dict[str, Any]) -> BoundedConnection:
     try:
-        return BoundedConnection.connect(**parameters, autocommit=True)
+        return postgresql.connect_bounded(parameters)
     except psycopg.Error as error:
         raise Fault(FaultReason.UNAVAILABLE, describe(error)) from None
 

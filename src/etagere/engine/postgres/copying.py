@@ -11,7 +11,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import pq
 
-from etagere.clock import Clock
+from etagere.clock import Clock, SystemClock
 from etagere.config import Config
 from etagere.engine import ledger
 from etagere.engine.interface import Fault, FaultReason
@@ -19,14 +19,19 @@ from etagere.engine.loading import require_known, with_last_stamp
 from etagere.engine.postgres import fence, schema
 from etagere.engine.postgres.binary import bigint_array, bytea_array, to_int
 from etagere.engine.postgres.connecting import READER_NAME, Database, connect_writer, describe
-from etagere.engine.postgres.fence_renewal import timeline_of
+from etagere.engine.postgres.fence import Reading
+from etagere.engine.postgres.fence_renewal import OnDemandFenceRenewer, timeline_of
 from etagere.engine.postgres.opening import NoLedger
 from etagere.engine.records import COLLECTIONS, Collection, Layout, Span
 from etagere.engine.timeline import Timeline
 
 _SNAPSHOT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_NO_TIMEOUT: Final = "SET LOCAL idle_in_transaction_session_timeout = 0"
-"""The copy of another table may begin late."""
+_NO_TIMEOUTS: Final = (
+    # The copy of another table may begin late.
+    "SET LOCAL idle_in_transaction_session_timeout = 0",
+    # What stores the records of a table may be slower than the server sends them.
+    "SET LOCAL tcp_user_timeout = 0",
+)
 _AS_READER: Final = f"SET LOCAL application_name = '{READER_NAME}'"
 _PAGE_ROWS: Final = {Layout.SMALL: 2_000, Layout.LARGE: 200}
 _SPANS_PER_QUERY: Final = 1_000
@@ -53,10 +58,14 @@ class SnapshotReader:
     def require_primary(self) -> None:
         """Raises `Fault` if the server may have been replaced as the primary before the
         snapshot."""
-        timeline = timeline_of(self._connection)
-        psycopg.RawCursor(self._connection).execute(
-            fence.require_valid_sql(self._database.clock), (timeline,)
-        )
+        if not self._read_fence().is_valid(timeline_of(self._connection)):
+            raise Fault(FaultReason.UNAVAILABLE, "the server may no longer be the primary")
+
+    def _read_fence(self) -> Reading:
+        cursor = psycopg.RawCursor(self._connection)
+        row = cursor.execute(fence.select_sql(self._database.clock)).fetchone()
+        assert row is not None
+        return fence.decode_reading(*row)
 
     def rows(self, collection: Collection[Any, Any]) -> Iterator[tuple[bytes, bytes]]:
         """Yields the encoded records of a collection."""
@@ -137,13 +146,10 @@ class SnapshotReader:
     def timeline(self, clock: Clock) -> Timeline:
         """Returns the time of the ledger, as this machine, whose clock is given, continues it. Its
         last stamp is one that no writer has exceeded."""
-        cursor = psycopg.RawCursor(self._connection)
-        row = cursor.execute(fence.select_sql(self._database.clock)).fetchone()
-        assert row is not None
-        read = fence.decode_reading(*row)
+        read = self._read_fence()
         time = fence.next_fence(read, timeline_of(self._connection), clock, None).time
         assert time is not None
-        last = cursor.execute(_LAST_STAMP).fetchone()
+        last = self._connection.execute(_LAST_STAMP).fetchone()
         assert last is not None
         return with_last_stamp(time, last[0])
 
@@ -155,13 +161,34 @@ def open_snapshot(database: Database) -> Iterator[SnapshotReader]:
     try:
         with source, source.transaction():
             source.execute(_SNAPSHOT)
-            source.execute(_NO_TIMEOUT)
+            for statement in _NO_TIMEOUTS:
+                source.execute(statement)
             source.execute(_AS_READER)
             if not schema.has_tables(source):
                 raise NoLedger
             yield SnapshotReader(source, database)
     except psycopg.Error as error:
         raise Fault(FaultReason.UNAVAILABLE, describe(error)) from None
+
+
+@contextlib.contextmanager
+def open_current_snapshot(
+    database: Database, clock: Clock | None = None
+) -> Iterator[SnapshotReader]:
+    """Opens a snapshot that is not one of a former primary. Renews the fence for this, because
+    perhaps no node runs that does. `clock` has the clocks of this machine. Raises `NoLedger` or
+    `Fault`."""
+    renewer = OnDemandFenceRenewer(database, clock or SystemClock())
+    try:
+        problem = renewer.renew()
+    finally:
+        renewer.close()
+    if problem:
+        raise Fault(FaultReason.UNAVAILABLE, problem)
+    # Each connection may be to another host of the connection string.
+    with open_snapshot(database) as snapshot:
+        snapshot.require_primary()
+        yield snapshot
 
 
 def copy_ledger(database: Database, directory: Path, config: Config, clock: Clock) -> None:

@@ -29,7 +29,7 @@ from etagere.engine.postgres.fence_renewal import OnDemandFenceRenewer
 from etagere.engine.postgres.pipeline import PipelineFailed
 from etagere.engine.postgres.snapshot_connection import SnapshotConnection
 from etagere.engine.postgres.snapshot_txn import NOTHING_EXPECTED, Expected, SnapshotTxn
-from etagere.engine.scheduling import FairScheduler
+from etagere.engine.scheduling import FairScheduler, default_class
 from etagere.telemetry.context import no_request
 from etagere.telemetry.formats import describe_exception
 
@@ -114,7 +114,7 @@ class SnapshotPool:
         read_class: ReadClass | None,
         run: Callable[[SnapshotConnection, threading.Event], T],
     ) -> T:
-        read_class = read_class or ReadClass(operation.__qualname__)
+        read_class = read_class or default_class(operation)
         loop = asyncio.get_running_loop()
         abandoned = threading.Event()
         deadline = time.monotonic() + READ_SECONDS_MAX

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import psycopg
@@ -69,6 +70,12 @@ class Validator:
         self._busy: set[ValidationConnection] = set()
         self._connecting: set[asyncio.Task[None]] = set()
         self._renewing: asyncio.Task[None] | None = None
+        """What reads wait for."""
+        self._renewal_thread = ThreadPoolExecutor(1, "fence renewal")
+        """Not one of the event loop's own threads: a renewal may take much longer than reads wait
+        for it, and others need those."""
+        self._renewal: asyncio.Future[str] | None = None
+        """The renewal in this thread."""
         self._is_suspended = False
         """Whether nothing is sent until the fence was renewed."""
         self._sent_at = 0.0
@@ -231,16 +238,23 @@ class Validator:
             self._renewing = self._loop.create_task(self._renew_fence(), context=no_request())
 
     async def _renew_fence(self) -> None:
-        try:
-            async with asyncio.timeout(RENEW_SECONDS_MAX):
-                reason = await asyncio.to_thread(self._renewer.renew)
-        except TimeoutError:
-            reason = "the fence could not be renewed in time"
+        renewal = self._renewal or self._start_renewal()
+        done, _ = await asyncio.wait({renewal}, timeout=RENEW_SECONDS_MAX)
+        reason = renewal.result() if done else "the fence could not be renewed in time"
         self._renewing = None
         self._is_suspended = False
         if reason:
             self._note_failure(reason)
         self._dispatch()
+
+    def _start_renewal(self) -> asyncio.Future[str]:
+        loop = asyncio.get_running_loop()
+        self._renewal = loop.run_in_executor(self._renewal_thread, self._renewer.renew)
+        self._renewal.add_done_callback(self._end_renewal, context=no_request())
+        return self._renewal
+
+    def _end_renewal(self, _: asyncio.Future[str]) -> None:
+        self._renewal = None
 
     def _unavailable(self) -> Fault:
         return Fault(FaultReason.UNAVAILABLE, f"PostgreSQL: {self._last_error}")
@@ -285,6 +299,7 @@ class Validator:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._renewal_thread.shutdown(wait=False)
         closed = Fault(FaultReason.UNAVAILABLE, "the engine is closed")
         for connection in (*self._busy, *self._idle):
             if connection.batch is not None:

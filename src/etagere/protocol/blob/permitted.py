@@ -35,6 +35,8 @@ def permitted(
         abort_if(check_public(permit, allowed, version=version))
         return operation(txn, command)
 
+    # Engines schedule reads by the names of their operations. functools.wraps would cost more.
+    as_anybody.__qualname__ = operation.__qualname__
     return as_anybody
 
 

@@ -35,7 +35,7 @@ from etagere.protocol.rest.refusals import (
 )
 from etagere.protocol.rest.requests import check_timeout
 from etagere.protocol.rest.responses import Headers
-from etagere.telemetry.context import ACCOUNT, REQUEST_ID
+from etagere.telemetry.context import ACCOUNT, CLIENT, REQUEST_ID
 from etagere.telemetry.formats import describe_exception, fields
 
 logger = logging.getLogger(__name__)
@@ -96,6 +96,7 @@ class Service(ABC):
     async def handle(self, request: Request) -> Response:
         exchange = Exchange(self.name, request)
         REQUEST_ID.set(exchange.request_id)
+        CLIENT.set(request.client)
         response = await self._outcome(exchange)
         if response.is_relayed:
             response.notes = exchange

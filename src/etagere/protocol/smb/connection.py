@@ -128,8 +128,8 @@ class Connection:
         self._logon_delays = logon_delays
         self._memory = memory
         self._large_frames = large_frames
-        self._client_host = client.rpartition(":")[0].strip("[]")
-        self._is_local = is_loopback(self._client_host)
+        self.client_host = client.rpartition(":")[0].strip("[]")
+        self._is_local = is_loopback(self.client_host)
         self._window = SequenceWindow()
         self._negotiated: Negotiated | None = None
         self._preauth_hash = INITIAL_PREAUTH_HASH
@@ -177,20 +177,20 @@ class Connection:
     async def passwords_of(self, user: str) -> tuple[str, ...]:
         """Returns the passwords of a user, when it is the turn of this logon."""
         now = asyncio.get_running_loop().time()
-        seconds = self._logon_delays.wait_seconds(self._client_host, user, now)
+        seconds = self._logon_delays.wait_seconds(self.client_host, user, now)
         if seconds is None:
             raise LogonFailed("too many logons of this user have failed")
         if seconds:
             await asyncio.sleep(seconds)
-        return await self._passwords.of(user, self._client_host)
+        return await self._passwords.of(user, self.client_host)
 
     def count_failed_logon(self, user: str) -> float:
         """Returns the delay of the response in seconds."""
         now = asyncio.get_running_loop().time()
-        return self._logon_delays.count_failure(self._client_host, now, user)
+        return self._logon_delays.count_failure(self.client_host, now, user)
 
     def forget_failed_logons(self, user: str) -> None:
-        self._logon_delays.forget_failures(self._client_host, user)
+        self._logon_delays.forget_failures(self.client_host, user)
 
     def on_authenticated(self) -> None:
         self._outstanding_bytes_max = OUTSTANDING_BYTES_MAX
@@ -204,7 +204,7 @@ class Connection:
         return self._last_tree_id
 
     def add_session(self) -> Session:
-        session = self.session_table.add(self, self._client_host)
+        session = self.session_table.add(self, self.client_host)
         session.preauth_hash = self._preauth_hash
         session.notify = partial(self._send_break, session)
         self.sessions[session.id] = session

@@ -32,7 +32,7 @@ from etagere.protocol.smb.sessions import logoff, session_setup
 from etagere.protocol.smb.state import Session
 from etagere.protocol.smb.status import Disconnect, SmbError, status_of
 from etagere.protocol.smb.trees import tree_connect, tree_disconnect
-from etagere.telemetry.context import ACCOUNT, REQUEST_ID
+from etagere.telemetry.context import ACCOUNT, CLIENT, REQUEST_ID
 from etagere.telemetry.formats import fields
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ async def execute(request: ServerRequest) -> Reply:
     data = b""
     began = time.monotonic()
     REQUEST_ID.set(request.log_id)
+    CLIENT.set(request.connection.client_host)
     try:
         return await _dispatch(request)
     except SmbError as error:
