@@ -12,14 +12,12 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from etagere.bodies.content_copy import CopyIds
 from etagere.bodies.contents import SEGMENTS
 from etagere.bodies.extent_copy import ExtentCopier
-from etagere.clock import TICKS_PER_SECOND
 from etagere.config import MIB
-from etagere.coordination.postgres import NodeRegistry
 from etagere.data_directory import CannotUse
 from etagere.engine.account_moves import ACCOUNT_MOVES, UNFINISHED_MOVES
 from etagere.engine.interface import Fault, FaultReason, ReadTxn
@@ -45,6 +43,7 @@ from etagere.model.cells import (
     RecordMove,
     UnfinishedMove,
 )
+from etagere.node.account_move_checks import require_nodes_in_cells, require_similar_clocks
 from etagere.node.account_move_steps import Moved, Report, Step
 from etagere.node.cell_access import CellAccess
 from etagere.node.cluster_ledger import ClusterLedger
@@ -68,10 +67,6 @@ from etagere.operations.account_moves import (
 from etagere.operations.account_purging import purge_account
 
 _MOVE_ID_BYTES: Final = 16
-_BEHIND_TICKS_MAX: Final = 5 * TICKS_PER_SECOND
-_AHEAD_TICKS_MAX: Final = 1 * TICKS_PER_SECOND
-"""How far the clock of the target may be ahead: leases end that much earlier than their holders
-believe. Leases that end later do no harm."""
 _LAST_PASS_BYTES_MAX: Final = 8 * MIB
 """Another pass follows if the last one copied at least this much."""
 _PASSES_MAX: Final = 10
@@ -87,21 +82,8 @@ _PAUSE_SECONDS: Final = 0.2
 _POLL_SECONDS: Final = 0.05
 
 
-class _Times(NamedTuple):
-    """The times of a ledger."""
-
-    now: int
-    steady_now: int
-
-
-def _times(txn: ReadTxn, _: None) -> _Times:
-    return _Times(txn.now, txn.steady_now)
-
-
-def _registry(cell: CellAccess) -> NodeRegistry:
-    """Returns the registry of the nodes of a cell."""
-    database = cell.ledger.database
-    return NodeRegistry(database.connection_string, schema=database.schema)
+def _now(txn: ReadTxn, _: None) -> int:
+    return txn.now
 
 
 def _discard(_collection: Collection[Any, Any], _key: bytes, _value: bytes) -> None:
@@ -210,7 +192,8 @@ class AccountMover:
         await self._wait_for_earlier_data()
         await self._copy_most_bytes()
         await self._wait_for_pending_copies()
-        await asyncio.to_thread(self._require_nodes_of_cells)
+        # Again: copying may have taken hours.
+        await asyncio.to_thread(require_nodes_in_cells, self._source, self._target)
         command = BeginMove(self._account, self._target.name, os.urandom(_MOVE_ID_BYTES))
         move = await self._source.engine.write(begin_move, command)
         try:
@@ -223,37 +206,12 @@ class AccountMover:
 
     async def _check_preconditions(self) -> None:
         """Raises `CannotUse` if the map has another cell for the account, if a node would not
-        notice the move, or if leases would end early because the clocks differ."""
+        notice the move, or if the clocks differ."""
         known = await self._map_entry()
         if known is not None and known.cell != self._source.name:
             raise CannotUse(f"according to the map, {self._account} is in cell {known.cell}")
-        await asyncio.to_thread(self._require_nodes_of_cells)
-        before = await self._source.engine.read(_times, None)
-        there = await self._target.engine.read(_times, None)
-        after = await self._source.engine.read(_times, None)
-        # The reads themselves take time, which must not count.
-        behind = max(here - other for here, other in zip(before, there, strict=True))
-        ahead = max(other - here for here, other in zip(after, there, strict=True))
-        if behind > _BEHIND_TICKS_MAX or ahead > _AHEAD_TICKS_MAX:
-            seconds = max(behind, ahead) / TICKS_PER_SECOND
-            raise CannotUse(
-                f"the clock of cell {self._target.name} is {seconds:.1f} s "
-                f"{'behind' if behind > ahead else 'ahead'}; it may be "
-                f"{_BEHIND_TICKS_MAX // TICKS_PER_SECOND} s behind, or "
-                f"{_AHEAD_TICKS_MAX // TICKS_PER_SECOND} s ahead"
-            )
-
-    def _require_nodes_of_cells(self) -> None:
-        """Raises `CannotUse` if a node of one of the cells was started before the cluster became a
-        cell: it would not notice that an account is frozen, or has not been handed over yet. One
-        that is drained still serves requests, and one that is gone may only be paused."""
-        for cell in (self._source, self._target):
-            for node in _registry(cell).list():
-                if not node.is_in_cell:
-                    raise CannotUse(
-                        f"node {node.name} of cell {cell.name} was started without --account-map "
-                        "and --cell; restart it, or remove it with `etagere node forget`"
-                    )
+        await asyncio.to_thread(require_nodes_in_cells, self._source, self._target)
+        await require_similar_clocks(self._source, self._target)
 
     async def _wait_for_earlier_data(self) -> None:
         """Waits until the target has removed the data of an earlier stay of the account."""
@@ -295,7 +253,7 @@ class AccountMover:
         deadline = time.monotonic() + _DRAINING_SECONDS_MAX
         while move.state is MoveState.DRAINING:
             self._frozen_at = time.monotonic()
-            if not await asyncio.to_thread(_registry(self._source).has_processes):
+            if not await asyncio.to_thread(self._source.nodes.has_processes):
                 freeze = FreezeAccount(self._account, move.move_id)
                 await self._source.engine.write(freeze_account, freeze)
             elif time.monotonic() > deadline:
@@ -338,7 +296,7 @@ class AccountMover:
 
     async def _new_version(self) -> int:
         """Returns a stamp of the target that is greater than all stamps of the account."""
-        now = (await self._source.engine.read(_times, None)).now
+        now = await self._source.engine.read(_now, None)
         deadline = time.monotonic() + _STAMP_SECONDS_MAX
         while True:
             stamp = await self._target.engine.write(expect_account, ExpectAccount(self._account))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from etagere.bodies.segment_backend import SegmentBackend
 from etagere.bodies.writing import SegmentAppender
 from etagere.config import Config
-from etagere.coordination.postgres import PostgresCoordinator
+from etagere.coordination.postgres import NodeRegistry, PostgresCoordinator
 from etagere.data_directory import CannotUse
 from etagere.engine.interface import C, T, WriteTxn
 from etagere.engine.postgres.engine import PostgresEngine
@@ -79,6 +79,11 @@ class CellAccess:
     @property
     def name(self) -> str:
         return self.location.name
+
+    @property
+    def nodes(self) -> NodeRegistry:
+        database = self.ledger.database
+        return NodeRegistry(database.connection_string, schema=database.schema)
 
 
 def identify(location: CellLocation, ledger: ClusterLedger) -> StoreIdentity:
