@@ -17,6 +17,7 @@ import pytest
 
 from etagere.bodies.audit import findings as kinds
 from etagere.bodies.audit import walk
+from etagere.bodies.audit.audited_segments import AuditedFiles
 from etagere.bodies.audit.findings import LEAK, FindingKind, Report
 from etagere.bodies.audit.remedies import repair
 from etagere.bodies.audit.snapshot import CannotCheck
@@ -369,6 +370,22 @@ def test_repair_leaves_losses_alone(broken: DamagedStore) -> None:
     report = repaired(broken.directory)
     assert before - {finding.kind.name for finding in report.findings} == {"file-unused"}
     assert len(report.findings) == 3
+
+
+def test_segments_that_are_newer_than_a_copy_of_the_ledger(broken: DamagedStore) -> None:
+    """Nodes of a cluster create segments between the copy and the list of files."""
+
+    def found() -> list[str]:
+        segments = AuditedFiles(broken.directory, may_be_newer=True)
+        report = check(broken.directory, open_segments=lambda: segments)
+        return [finding.kind.name for finding in report.findings]
+
+    file_added(broken)
+    assert found() == []
+    # This number has been given before.
+    unused = min(set(range(1, 100)) - {number for (number,), _ in broken.rows(SEGMENTS)})
+    broken.path(unused).write_bytes(b"what is this")
+    assert found() == ["file-unused"]
 
 
 def test_chunks_of_a_deleted_list_are_no_leaks(broken: DamagedStore) -> None:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from etagere import data_directory
-from etagere.bodies.audit.audited_segments import AuditedSegments
+from etagere.bodies.audit.audited_segments import AuditedFiles, AuditedSegments
 from etagere.bodies.audit.findings import FAULT, LEAK, LOSS, Finding, Report, Severity
 from etagere.bodies.audit.remedies import repair
 from etagere.bodies.audit.snapshot import CannotCheck, require_ledger
@@ -120,7 +120,9 @@ def _check_cluster(settings: Settings, arguments: argparse.Namespace) -> Report:
             cluster_ledger(settings.engine) as ledger,
             ledger.pinned_copy(bodies) as directory,
         ):
-            open_segments = None if bodies is not None else partial(_open_objects, settings)
+            open_segments: Callable[[], AuditedSegments] = partial(_open_objects, settings)
+            if bodies is not None:
+                open_segments = partial(AuditedFiles, directory, may_be_newer=True)
             return _check(directory, fast=arguments.fast, open_segments=open_segments)
     except (data_directory.CannotUse, Fault) as error:
         raise CommandError(str(error)) from error

@@ -34,6 +34,11 @@ class AuditedSegments(Protocol):
         """Whether the length of a segment is the end of its last byte."""
         ...
 
+    @property
+    def may_be_newer(self) -> bool:
+        """Whether segments may be listed that were created after the ledger was copied."""
+        ...
+
     def list(self) -> dict[str, int]:
         """Returns the names of all segments that are stored, and of other things among them, with
         their sizes."""
@@ -77,7 +82,8 @@ class AuditedFiles:
     noun = "file"
     is_contiguous = True
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, may_be_newer: bool = False) -> None:
+        self.may_be_newer = may_be_newer
         self._directory = directory
         self._open: tuple[int, int] | None = None
         """The number and the descriptor of the segment that was read last."""

@@ -61,7 +61,7 @@ class _Layout:
 
 def check_segments(audit: Audit, stored: AuditedSegments, names: dict[str, int]) -> None:
     """Compares every segment with its extents and with what is stored. `names` are what was stored
-    before the snapshot: each segment had a record then."""
+    before the snapshot: each segment had a record then, unless it may be newer."""
     segments: dict[int, Segment | None] = {}
     for (packed,) in audit.execute("SELECT key FROM segments"):
         if isinstance(packed, bytes) and len(packed) == 8:
@@ -269,7 +269,7 @@ def _check_names(
         number = stored.number_of(name)
         if number is None:
             audit.find(kinds.FILE_STRANGE, where, "is not the name of a segment")
-        elif number not in known and (stored.is_contiguous or number <= last):
+        elif number not in known and not (stored.may_be_newer and number > last):
             remedy = stored.removal(name)
             if remedy is not None:
                 what = f"the ledger knows nothing of this {stored.noun} of {size} bytes"

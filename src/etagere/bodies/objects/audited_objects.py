@@ -29,6 +29,7 @@ class AuditedObjects:
 
     noun = "objects"
     is_contiguous = False
+    may_be_newer = True
 
     def __init__(self, open_objects: Callable[[], ObjectStore]) -> None:
         """`open_objects` opens the object store, which is closed with this."""
