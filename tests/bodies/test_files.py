@@ -108,11 +108,11 @@ def test_half_a_million_buffers_are_written_in_seconds(tmp_path: Path) -> None:
     """A client may send a body byte by byte; the cost of writes must not be quadratic."""
     buffers = [memoryview(b"x")] * 500_000
     descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
-    began = time.perf_counter()
+    began = time.process_time()
     Disk().write(descriptor, buffers, 0)
     os.close(descriptor)
     # A third of a second if linear, fifteen if quadratic.
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_empty_appends(cluster: StoreCluster) -> None:

@@ -93,7 +93,7 @@ def test_a_writer_is_killed_with_requests_in_flight(tmp_path: Path) -> None:
                 assert {ending.kind for ending in outcomes.values()} == {"unknown"}
                 began = time.monotonic()
                 await front.engine.write(put_item, PutItem("next", Item("next")))
-                assert time.monotonic() - began < 5.0
+                assert time.monotonic() - began < 20.0
                 # It had not even read them.
                 await require_items(front.engine, dict.fromkeys(outcomes, False))
                 await require_items(front.engine, {"kept": True, "next": True})
@@ -125,7 +125,7 @@ def test_a_writer_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
                     begun.update(await begin_all(front.engine, "sent-later"))
                     outcomes = await endings(begun)
                     assert {ending.kind for ending in outcomes.values()} == {"unknown"}
-                    assert time.monotonic() - began < 5.0
+                    assert time.monotonic() - began < 20.0
                     await require_items(front.engine, {"kept": True})  # reads are not affected
                     again = await ending_of(front.engine.write(put_item, PutItem("more")))
                     assert again.kind == "unknown"

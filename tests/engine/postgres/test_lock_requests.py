@@ -70,8 +70,8 @@ def _count_up(writer: TestWriter) -> float:
     began = attempted = time.monotonic()
     while isinstance(writer.write(samples.count_up, Key("key")), Conflict):
         # Other operations of the node do not wait for the lock.
-        assert time.monotonic() - attempted < 1
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - attempted < 5
+        assert time.monotonic() - began < 30
         attempted = time.monotonic()
         time.sleep(0.005)
     return time.monotonic() - began
@@ -88,7 +88,7 @@ def test_share_locks_do_not_starve_an_exclusive_one(
             for _ in range(2):
                 # Both kinds of operations make progress.
                 lockers.wait_for(2 * len(sharing))
-                assert _count_up(exclusive) < 5
+                assert _count_up(exclusive) < 20
         assert rows(postgresql_dsn, ledger_schema, _STORED) == []
 
 

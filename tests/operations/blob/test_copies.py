@@ -303,7 +303,7 @@ async def test_ten_gibibytes_are_copied_without_their_bytes(blobs: BlobFixture) 
     for source in (SOURCE, page):
         started = time.perf_counter()
         made = await copy(blobs, to(BlobName(BOX, f"of-{source.name}")), of(source))
-        assert time.perf_counter() - started < 5.0
+        assert time.perf_counter() - started < 20.0
         assert made.content.length == 10 << 30
 
 
