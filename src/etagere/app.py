@@ -101,7 +101,7 @@ def _temporary_directory() -> Iterator[Path]:
     def end(_signal: int, _frame: object) -> NoReturn:
         raise SystemExit(0)
 
-    # Until the directory is known, the signal has to wait.
+    # The signal is blocked until the directory is known, so that the directory is removed.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     before = signal.signal(signal.SIGTERM, end)
     directory = Path(tempfile.mkdtemp(prefix="etagere-"))

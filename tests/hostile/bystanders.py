@@ -43,9 +43,9 @@ _CREATION: Final[dict[str, tuple[str, Pairs]]] = {
     "blob": ("container", (("x-ms-blob-type", "BlockBlob"),)),
     "file": ("share", (("x-ms-type", "file"), ("x-ms-content-length", "1024"))),
 }
+"""The `restype` of what contains the object, and the headers that create the object."""
 _SERVED_BY: Final = {"smb": "file"}
 """The service that creates the object, if it is another one."""
-"""The `restype` of what contains the object, and the headers that create the object."""
 
 
 @contextlib.contextmanager

@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 
 class NodeCondition(NamedTuple):
-    """What a node of a cluster depends on."""
+    """The state of a node of a cluster and of its dependencies."""
 
     status: NodeStatus | None
     """None if the database does not answer."""
     problems: Mapping[str, str]
-    """By what has the problem: `database`, `ledger`, `bodies`."""
+    """By dependency: `database`, `ledger`, `bodies`."""
 
     def problems_of(self, service: str | None) -> list[str]:
         """Returns the reasons why the node cannot serve a service; None: any of them. A node that
@@ -50,7 +50,7 @@ class NodeCondition(NamedTuple):
 
 
 class NodeObserver:
-    """Asks all that a node depends on at the same time."""
+    """Queries the dependencies of a node in parallel."""
 
     def __init__(
         self, probe: NodeProbe, check_ledger: Callable[[], None], threads: Executor
@@ -74,8 +74,8 @@ class NodeObserver:
 
 
 class _SharedCall(Generic[T]):
-    """A function that runs on a thread. While it does not return, and as long as its last answer is
-    fresh, it is not called again."""
+    """A function that runs on a thread. It is not called again while it runs, or while its last
+    result is fresh."""
 
     def __init__(
         self, function: Callable[[], T], threads: Executor, fresh_seconds: float = 0.0

@@ -113,7 +113,7 @@ class AdminProcess:
                 ("stop jobs", jobs.stop),
                 ("close the engine", engine.close),
             )
-        # A store that hangs does not delay the end.
+        # Shutdown does not wait for a store that hangs.
         probe_threads.shutdown(wait=False)
 
     def _node_observer(self, engine: Engine, threads: Executor) -> NodeObserver | None:
